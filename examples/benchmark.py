@@ -698,7 +698,9 @@ def peaks_of_nine(_: int, __: int, classes: int) -> list[float | None]:
 
 def resident(kind: str) -> int:
     """Bytes that this process holds (``VmRSS``), or has held at most since the last reset (``VmHWM``)."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(kind))
+    line = next(
+        line for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines() if line.startswith(kind)
+    )
     return 1024 * int(line.split()[1])
 
 
@@ -711,7 +713,7 @@ def peak_above(work: Work, base: int | None = None) -> float | None:
         return None
     gc.collect()
     base = resident("VmRSS") if base is None else base
-    Path("/proc/self/clear_refs").write_text("5")  # the maximum is now what is held now
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the maximum is now what is held now
     work()
     return float(resident("VmHWM") - base)
 

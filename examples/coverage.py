@@ -1994,7 +1994,7 @@ def main() -> None:
     if given.quick:
         print(text)
     else:
-        given.out.write_text(text)
+        given.out.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,9 @@ def samples(seed: int) -> tuple[str, Tensor, Tensor]:
     """Name of the data set, features and 0/1 targets."""
     folder = os.environ.get("IMBTORCH_DATA")
     if folder:
-        rows = [line.split(",") for line in (Path(folder) / "ecoli.csv").read_text().splitlines() if line]
+        rows = [
+            line.split(",") for line in (Path(folder) / "ecoli.csv").read_text(encoding="utf-8").splitlines() if line
+        ]
         features = torch.tensor([[float(number) for number in row[:-1]] for row in rows])
         return "ecoli", features, torch.tensor([int(row[-1] == "imU") for row in rows])
     arrays = load_breast_cancer(return_X_y=True)

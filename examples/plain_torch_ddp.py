@@ -3,8 +3,8 @@
     torchrun --nproc-per-node 2 examples/plain_torch_ddp.py
     python examples/plain_torch_ddp.py
 
-Training repeats samples so that the processes stay in step; validation sees each sample once, so that the counts, and
-with them the epoch that is kept, do not depend on how many processes there are.
+Training leaves samples over so that the processes stay in step. Validation sees each sample once, so the counts, the
+epoch that is kept and the rule do not depend on the number of processes, as long as it divides the batch of 32.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 from train_digits import digits
 
@@ -34,10 +34,12 @@ def main() -> None:
     net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     model = DistributedDataParallel(net) if world > 1 else net
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=1e-2)
-    shuffled = DistributedSampler(train, num_replicas=world, rank=rank, seed=args.seed)
-    train_loader = DataLoader(train, batch_size=max(1, 32 // world), sampler=shuffled)
+    shuffled = DistributedSampler(train, num_replicas=world, rank=rank, seed=args.seed, drop_last=True)
+    train_loader = DataLoader(train, batch_size=max(1, 32 // world), sampler=shuffled, drop_last=True)
+    val = TensorDataset(*val.tensors, torch.arange(len(val)))
     val_loader = DataLoader(val, batch_sampler=imbtorch.ExactBatchSampler(SequentialSampler(val), batch_size=256))
     report = imbtorch.ImbalanceReport("multiclass", num_classes=10)
+    sweep = imbtorch.LogitAdjustmentSweep("balanced_accuracy", torch.bincount(train.tensors[1]), logits=True)
 
     best, kept, kept_epoch = -1.0, net.state_dict(), -1
     for epoch in range(args.epochs):
@@ -47,14 +49,14 @@ def main() -> None:
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(images), labels).backward()
             optimizer.step()
-        iam, samples = validate(net, val_loader, report)
+        iam, samples = validate(net, val_loader, report, sweep)
         if iam > best:  # the same on every process, since all of them hold the same sum
             best, kept, kept_epoch = iam, copy.deepcopy(net.state_dict()), epoch
         if rank == 0:
             print(f"epoch {epoch:2d}  val_iam {iam:+.4f}  of {samples} samples on {world} process(es)")
 
     if rank == 0:  # table() and functions of counts never communicate, so one process alone may call them
-        print(f"\nlast epoch\n{report.table()}")
+        print(f"\nlast epoch\n{report.table()}\n{report.result().signature}\n{sweep.rule}")
         net.load_state_dict(kept)
         images, labels = test.tensors
         counts = imbtorch.confusion_matrix(net.eval()(images), labels, "multiclass", num_classes=10)
@@ -66,12 +68,21 @@ def main() -> None:
 
 
 @torch.inference_mode()
-def validate(net: nn.Module, loader: DataLoader[Tensor], report: imbtorch.ImbalanceReport) -> tuple[float, int]:
-    """IAM of one epoch over all processes, and how many samples were counted."""
+def validate(
+    net: nn.Module,
+    loader: DataLoader[Tensor],
+    report: imbtorch.ImbalanceReport,
+    sweep: imbtorch.LogitAdjustmentSweep,
+) -> tuple[float, int]:
+    """Return the IAM of one epoch over all processes, and the number of samples that were counted."""
     net.eval()  # not the DDP wrapper: without gradients there is nothing to synchronise
     report.reset()
-    for images, labels in loader:
-        report.update(net(images), labels)
+    sweep.reset()
+    for images, labels, index in loader:
+        logits = net(images)
+        report.update(logits, labels)
+        sweep.update(logits, labels, cluster=index)  # ids of samples: the rule is the same on any number of processes
+    sweep.compute()
     values = report.compute()  # one sum over all processes; the first epoch also compares their settings
     return float(values["iam"]), int(report.result().counts.sum())
 

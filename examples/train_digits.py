@@ -101,7 +101,7 @@ def main() -> None:
     model = DigitClassifier(class_weights=len(train) / (10 * class_counts))
     logger = CSVLogger(args.out, name=None)
     checkpoints = [ModelCheckpoint(monitor=name, mode="max", filename=name + "-{epoch:02d}") for name in MONITORS]
-    summary = SelectionSummary(measures=("iam", "acc", "bal_acc", "mcc"), out=args.out)  # printed when fit ends
+    summary = SelectionSummary(measures=("iam", "acc", "bal_acc", "mcc"))  # printed when fit ends
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=args.devices,
@@ -127,7 +127,7 @@ def main() -> None:
     print(table(tested), ABOUT, sep="\n")
     picture = args.out / "train_digits.png"
     draw(Path(logger.log_dir) / "metrics.csv", tested, picture)
-    print(f"Pictures: {picture}, {args.out / 'val_selection.png'}")
+    print(f"Pictures: {picture}, {Path(logger.log_dir) / 'figures' / 'val_selection.png'}")
     print(f"Checkpoints and the metrics of each epoch: {logger.log_dir}")
 
 
@@ -153,7 +153,7 @@ def table(tested: list[tuple[int, Tensor]]) -> str:
 
 def draw(metrics: Path, tested: list[tuple[int, Tensor]], picture: Path) -> None:
     """Validation curves with the epochs that were kept, and the confusion matrices of these on the test set."""
-    with metrics.open(newline="") as file:
+    with metrics.open(newline="", encoding="utf-8") as file:
         history = [row for row in csv.DictReader(file) if row["val_iam"]]
     epochs, kept = [int(row["epoch"]) for row in history], dict(zip(MONITORS, tested, strict=True))
     figure, axes = plt.subplot_mosaic(

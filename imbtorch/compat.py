@@ -141,13 +141,6 @@ def logged_in_training(trainer: Any) -> Iterator[tuple[str, Any]]:
 
 # lightning/pytorch/loops/evaluation_loop.py, `reset`: `self.batch_progress.reset_on_restart()` where a fit resumes in
 # the middle of a validation, `self.batch_progress.reset_on_run()` before any other.
-def batches_before_resuming(trainer: Any) -> int:
-    """Return how many batches of a fit's validation were seen before the fit was interrupted, and are left out now."""
-    loop = getattr(getattr(getattr(trainer, "fit_loop", None), "epoch_loop", None), "val_loop", None)
-    current = getattr(getattr(loop, "batch_progress", None), "current", None)
-    return int(getattr(current, "ready", 0)) if trainer.state.fn == "fit" else 0
-
-
 def _entries(results: Any) -> Iterator[tuple[str, Any]]:
     for result in results.values() if isinstance(results, dict) else ():
         meta = getattr(result, "meta", None)

@@ -193,8 +193,8 @@ def _with_bounds(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _text(column: str, value: Any) -> str:
     """Return a value as rounded text, with its interval in brackets."""
-    if value is None:
-        return ""
+    if value is None or isinstance(value, str):
+        return value or ""
     if value != value:
         return "-"
     if isinstance(value, int) or column in COUNTS:

@@ -5,10 +5,9 @@ from functools import partial
 import lightning
 import pytest
 import pytorch_lightning
+from rooms import monitor_guard
 from trainings import QUIET, indices
 from versions import needs_callbacks_for
-
-from imbtorch.lightning import monitor_guard
 
 CALLBACKS = {lightning: lightning.pytorch.callbacks, pytorch_lightning: pytorch_lightning.callbacks}
 

@@ -4,6 +4,7 @@ import os
 import sys
 
 import pytest
+import rooms
 import torch
 
 torch.set_num_threads(1)
@@ -20,8 +21,8 @@ def _figures_are_closed():
 @pytest.fixture
 def accelerator(monkeypatch):
     """Make the CPU count as an accelerator does, where no value is read during an update."""
-    for module in ("counting.batches", "deciding.adjusted_margins", "metrics.base"):
-        monkeypatch.setattr(f"imbtorch.{module}.reading_is_free", lambda _: False)
+    for module in (rooms.batches, rooms.adjusted_margins, rooms.base):
+        monkeypatch.setattr(module, "reading_is_free", lambda _: False)
 
 
 @pytest.fixture

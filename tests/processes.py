@@ -1,6 +1,7 @@
 """Runs a function in several processes that form a gloo group, or a script, bounded by a timeout; counts collectives.
 
-Processes are forked from one that has imported what takes long.
+Processes are forked from one that has imported what takes long. Windows cannot fork and spawns them;
+``IMBTORCH_TESTS_START=spawn`` does the same elsewhere.
 """
 
 import contextlib
@@ -19,25 +20,27 @@ from typing import Any
 
 import torch
 
-CONTEXT = multiprocessing.get_context("forkserver")
-# what test modules import takes longer than what most of their processes do; not pytorch_lightning, whose loggers
-# lightning would take for its own once both are imported
-CONTEXT.set_forkserver_preload(
-    [
-        "torch",
-        "torchmetrics",
-        "imbtorch.statistics",
-        "pytest",
-        "hypothesis",
-        "sklearn.metrics",
-        "imblearn.metrics",
-        "lightning.pytorch",
-        "imbtorch.lightning",
-        "accelerate",
-        "pycm",
-        "torcheval.metrics",
-    ]
-)
+START = os.environ.get("IMBTORCH_TESTS_START", "spawn" if sys.platform == "win32" else "forkserver")
+CONTEXT = multiprocessing.get_context(START)
+if START == "forkserver":
+    # what test modules import takes longer than what most of their processes do; not pytorch_lightning, whose loggers
+    # lightning would take for its own once both are imported
+    CONTEXT.set_forkserver_preload(
+        [
+            "torch",
+            "torchmetrics",
+            "imbtorch.statistics",
+            "pytest",
+            "hypothesis",
+            "sklearn.metrics",
+            "imblearn.metrics",
+            "lightning.pytorch",
+            "imbtorch.lightning",
+            "accelerate",
+            "pycm",
+            "torcheval.metrics",
+        ]
+    )
 
 COLLECTIVES = [
     "all_reduce",
@@ -57,12 +60,18 @@ COLLECTIVES = [
 ]
 
 
+def fork_workers_of_loaders() -> None:
+    """Fork the workers of loaders, which else import all again."""
+    if START == "forkserver" and sys.platform == "linux":
+        multiprocessing.set_start_method("fork", force=True)
+
+
 def launch(world: int, work: Callable[..., Any], *args: Any, timeout: float = 120.0) -> list[Any]:
     """Call ``work(rank, world, *args)`` on every rank and return what each returned.
 
     Raises AssertionError with the tracebacks if a process raises or does not end in time.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # Windows keeps files that are open
         queue = CONTEXT.Queue()
         processes = [
             CONTEXT.Process(target=_run, args=(queue, folder, rank, world, timeout, work, args))
@@ -90,11 +99,11 @@ def launch(world: int, work: Callable[..., Any], *args: Any, timeout: float = 12
 
 def _run(queue: Any, folder: str, rank: int, world: int, timeout: float, work: Callable[..., Any], args: Any) -> None:
     torch.set_num_threads(1)
-    multiprocessing.set_start_method("fork", force=True)  # of workers of loaders, which else import all again
+    fork_workers_of_loaders()
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world))
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world, timeout=timedelta(seconds=timeout)
-    )
+    store = torch.distributed.FileStore(str(Path(folder) / "store"), world)
+    limit = timedelta(seconds=timeout)
+    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=limit)
     torch.distributed.barrier()  # a rank that is done at once would close connections that others are still making
     try:
         answer = (rank, True, work(rank, world, *args))
@@ -130,7 +139,7 @@ def _run_script(given: tuple[str, ...], folder: Path, environment: dict[str, str
     os.environ.update(environment)
     os.chdir(folder)
     torch.set_num_threads(1)
-    multiprocessing.set_start_method("fork", force=True)
+    fork_workers_of_loaders()
     sys.argv, sys.path[0] = list(given), str(Path(given[0]).parent)
     code = 0
     try:

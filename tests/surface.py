@@ -21,7 +21,7 @@ MODULES = (
     "imbtorch.metrics.shared_result.ReportedValue",
     "imbtorch.tables.Table",
     "imbtorch.tables.Cell",
-    "imbtorch.lightning.validation_history.ValidationHistory",
+    "imbtorch.lightning.selection_summary.ValidationHistory",
 )
 
 

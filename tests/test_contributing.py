@@ -157,7 +157,7 @@ def copy(tmp_path):
 def test_a_measure_in_four_edits(copy):
     for name, edit in EDITS.items():
         edit(copy / name)
-    metrics = (f"tests/metrics/test_{name}.py" for name in ("base", "catalogue", "confusion_matrix"))
+    metrics = (f"tests/metrics/test_{name}.py" for name in ("base", "catalogue", "single"))
     done = run(copy, FORMULAS, CLASSES, "tests/measures", "tests/papers", *metrics)
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.findall(r"::(\S+?)(\[.*\])? PASSED", done.stdout)

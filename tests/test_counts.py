@@ -11,6 +11,7 @@ from cases import MEANS, close, for_any, forms, margins_of, matrices, pool
 from hypothesis import assume
 from hypothesis import strategies as st
 from processes import launch
+from rooms import normalized
 from sklearn import metrics as sklearn_metrics
 from versions import needs_simulated_device
 
@@ -29,7 +30,6 @@ from imbtorch import (
     specificity,
     statistics,
 )
-from imbtorch.counts import normalized
 
 NAN = math.nan
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)

@@ -4,11 +4,12 @@ import warnings
 
 import pytest
 import torch
+from rooms import catalogue as metrics
+from rooms import state_of
 from updates import CASES, LAYOUTS, SIZE, batch
 
 import imbtorch
 from imbtorch import ConfusionMatrix, Recall, confusion_matrix
-from imbtorch.metrics import catalogue as metrics
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICE = "cuda"
@@ -19,11 +20,11 @@ def on_cpu(task, layout, ignore_index, *batches, **arguments):
     metric = Recall(task, **SIZE[task], ignore_index=ignore_index, state=layout, **arguments)
     for each in batches:
         metric.update(*each)
-    return state_of(metric)
+    return counted(metric)
 
 
-def state_of(metric):
-    return metric._state.cpu()  # not by its name: a state that was handed out is replaced at the next reset
+def counted(metric):
+    return state_of(metric).cpu()  # not by its name: a state that was handed out is replaced at the next reset
 
 
 def moved(*tensors):
@@ -48,7 +49,7 @@ def test_an_update_does_not_wait(task, layout, scores, ignore_index):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     wanted = on_cpu(task, layout, ignore_index, given, given, (given[0], bad), on_invalid="warn")
-    assert torch.equal(state_of(metric), wanted)
+    assert torch.equal(counted(metric), wanted)
 
 
 @pytest.mark.parametrize("classes", [3, 100])
@@ -67,7 +68,7 @@ def test_an_update_of_adjustments_does_not_wait(classes):
         torch.cuda.set_sync_debug_mode("default")
     here.update(scores, target)
     here.update(scores, target)
-    assert torch.equal(there._state.cpu(), here._state)
+    assert torch.equal(counted(there).cpu(), counted(here))
     assert {name: value.item() for name, value in there.compute().items()} == {
         name: value.item() for name, value in here.compute().items()
     }
@@ -114,7 +115,7 @@ def test_an_update_in_a_cuda_graph(task, layout, scores, ignore_index):
             target.copy_(new_target)
             graph.replay()
         metric.compute()
-        assert torch.equal(state_of(metric), on_cpu(task, layout, ignore_index, *given))
+        assert torch.equal(counted(metric), on_cpu(task, layout, ignore_index, *given))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.99])
@@ -154,7 +155,7 @@ def test_deterministic_algorithms(task, layout):
         metric.compute()
     finally:
         torch.use_deterministic_algorithms(False)
-    assert torch.equal(state_of(metric), on_cpu(task, layout, None, given, given))
+    assert torch.equal(counted(metric), on_cpu(task, layout, None, given, given))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -168,7 +169,7 @@ def test_a_compiled_update(task, layout, mode):
     with mode():
         for each in given:
             step(*moved(*each))
-    assert torch.equal(state_of(metric), on_cpu(task, layout, None, *given))
+    assert torch.equal(counted(metric), on_cpu(task, layout, None, *given))
     torch.compiler.reset()
 
 

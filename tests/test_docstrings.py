@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 from lightning.pytorch.callbacks import ModelCheckpoint as LightningCheckpoint
+from rooms import PUBLIC_MODULES, MetricArguments, TorchmetricsArguments
 
 from imbtorch import ConfusionMatrixMetric
-from imbtorch.metrics.base import MetricArguments, TorchmetricsArguments
-from imbtorch.suggestions import PUBLIC_MODULES
 
 ROOT = Path(__file__).parents[1]
 VALUES = {"Counts", "SOKOLOVA"}  # exported names that are neither classes nor functions

@@ -5,11 +5,10 @@ import math
 import pytest
 import torch
 from processes import launch
+from rooms import FAULTS, Batch, Counting
 from versions import needs_simulated_device
 
 import imbtorch
-from imbtorch.counting.batches import FAULTS, Batch
-from imbtorch.counting.tasks import Counting
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 

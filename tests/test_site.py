@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("sphinx", reason="needs Sphinx: pip install -e '.[docs]'")
 
-from imbtorch.suggestions import PUBLIC_MODULES
+from rooms import PUBLIC_MODULES
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / ".github" / "docs"

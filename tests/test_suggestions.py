@@ -3,12 +3,11 @@
 import pytest
 import torch
 import torchmetrics.classification
+from rooms import OF_SCORES, SYNONYMS, by_key, did_you_mean
 from sklearn import metrics as sklearn_metrics
 
 import imbtorch
 from imbtorch import FScore, HandTill, ImbalanceReport, Recall, ThresholdSweep, confusion_matrix
-from imbtorch.measures.traits import by_key
-from imbtorch.suggestions import OF_SCORES, SYNONYMS, did_you_mean
 
 # names that others have, and those of reports that have the same value
 ELSEWHERE = {

@@ -10,9 +10,9 @@ import pytest
 import torch
 from cases import shown_in_notebook
 from report_cases import COLUMNS, SHOWN, data, filled, table_peers
+from rooms import Cell, Table, aligned
 
 from imbtorch import ImbalanceReport
-from imbtorch.tables import Cell, Table, aligned
 
 
 def test_columns_that_do_not_fit_stand_below_next_to_their_names():

@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 import torch
+from rooms import as_good_as_best, best_first, index_to_keep
 
 from imbtorch.statistics import undominated
-from imbtorch.ties import as_good_as_best, best_first, index_to_keep
 
 NAN, INF = math.nan, math.inf
 

@@ -5,12 +5,10 @@ from itertools import count
 
 import pytest
 import torch
+from rooms import announced, halves, waiting
 
 import imbtorch
-from imbtorch import waiting
-from imbtorch.choosing import halves
 from imbtorch.statistics import bootstrap, posterior, select_epoch
-from imbtorch.waiting import announced
 
 CLUSTERS = torch.tensor([[[8, 1], [1, 3]], [[9, 2], [0, 4]], [[7, 0], [2, 2]]])
 

@@ -386,7 +386,7 @@ def show_aliases(app: Sphinx, what: str, name: str, *others: object) -> None:
             hints[argument] = " | ".join(dict.fromkeys(shown.split(" | "))) if "[" not in shown else shown
 
 
-INTERNAL = {"sync_context", "add_listener", "remove_listener"}  # methods for other packages, listed last
+INTERNAL = {"sync_context"}  # methods for other packages, listed last
 
 
 def arrange(app: Sphinx, doctree: nodes.document) -> None:

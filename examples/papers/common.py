@@ -78,7 +78,7 @@ class Results:
 
     def write(self, name: str) -> None:
         """Write the Markdown file."""
-        (self.out / name).write_text("\n\n".join(self.parts) + "\n")
+        (self.out / name).write_text("\n\n".join(self.parts) + "\n", encoding="utf-8")
 
 
 def missing(names: Sequence[str]) -> str | None:
@@ -120,7 +120,7 @@ def load_binary(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _rows(path: Path) -> Iterator[list[str]]:
     """Cells of a file with commas or white space; the heading of an ARFF file is left out."""
-    lines = [line.strip() for line in path.read_text().splitlines()]
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     if path.suffix == ".arff":
         lines = lines[1 + [line.lower() for line in lines].index("@data") :]
     lines = [line for line in lines if line and not line.startswith("%")]

@@ -139,7 +139,7 @@ def compare_average_precisions(
     return Interval(estimate, low, high, level, "stratified bootstrap", values)
 
 
-# --- comparisons of two models, with the uncertainty of their difference ---
+# --- classes ---------------------------------------------------------------------------------------------------------
 POSITIONS = (
     "paired_compare: samples have several positions, such as pixels, but no clusters, so the interval treats all "
     "positions as independent and is too narrow; pass cluster=torch.arange(len(target)), or the id of each patient"

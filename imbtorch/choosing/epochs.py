@@ -17,10 +17,10 @@ from imbtorch.counting.batches import readable
 from imbtorch.counts import Measure, check_choice, evaluated, ratio, reads_margins
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
-from imbtorch.intervals.intervals import Interval, check_draws, interval_texts, posterior
+from imbtorch.intervals.intervals import Interval, check_draws, interval_texts, outermost, posterior
 from imbtorch.measures.named import Measured, measure_of_counts, measure_text
 from imbtorch.measures.traits import direction_of
-from imbtorch.tables import html_table, spans, wrapped
+from imbtorch.tables import Table, spans, wrapped
 from imbtorch.ties import ROUNDING, TIES, Ties, as_good_as_best, index_to_keep
 from imbtorch.waiting import announced
 
@@ -100,15 +100,10 @@ class ChosenEpoch:
     def _repr_html_(self) -> str:
         """Return HTML for notebooks; names are escaped."""
         value, corrected, stability, tied, others = self._texts()
-        rows = [
-            ["", str(self.name)],
-            [self.measure or "value", value],
-            ["corrected", corrected],
-            ["stability", stability],
-        ]
-        rows += [["tied with", tied]] * bool(tied)
-        rows += [["indistinguishable from", others or "none"]] * (len(self.compared) > 1)
-        return html_table(rows)
+        rows = {self.measure or "value": value, "corrected": corrected, "stability": stability}
+        rows |= {"tied with": tied} if tied else {}
+        rows |= {"indistinguishable from": others or "none"} if len(self.compared) > 1 else {}
+        return Table({str(self.name): {head: {"": text} for head, text in rows.items()}})._repr_html_()
 
     def _texts(self) -> tuple[str, str, str, str, str]:
         """Return value, corrected value, stability, tied and indistinguishable candidates as texts."""
@@ -469,7 +464,8 @@ def _chosen(
             interval = of_buckets[""]
         # the kept epoch may be truly better than the others, which halves cannot tell
         own = interval.low.new_tensor(way.sign * way.values[way.kept].item())
-        interval = replace(interval, low=torch.minimum(interval.low, own), high=torch.maximum(interval.high, own))
+        low, high = outermost(interval.low, interval.high, own)
+        interval = replace(interval, low=low, high=high)
     tied = as_good_as_best(way.values)
     tied[way.kept] = False
     identical = tied & (held.differences(way.kept) == 0)

@@ -197,7 +197,7 @@ def _class_out_of_range(argument: str, value: float, many: str, task: str, class
     return f"{argument} holds class {value} but {limit} 0..{classes - 1} {many}; {remedy}"
 
 
-# --- checks of a user's arguments: numbers, thresholds, tensors, groups and weights ---
+# --- arguments -------------------------------------------------------------------------------------------------------
 Task: TypeAlias = Literal["binary", "multiclass", "multilabel"]
 Layout: TypeAlias = Literal["matrix", "margins"]
 Thresholds: TypeAlias = float | Sequence[float] | Tensor

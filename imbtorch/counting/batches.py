@@ -12,7 +12,7 @@ from torch import Tensor
 
 from imbtorch.counting.clusters import bucket_of_each, bucket_of_numbers
 from imbtorch.counting.kernels import (
-    Table,
+    CountsShape,
     add_masked,
     array,
     below,
@@ -64,7 +64,7 @@ class Batch(NamedTuple):
 
 def add_batch(
     state: Tensor,
-    table: Table,
+    shape: CountsShape,
     batch: Batch,
     ignored: int | None,
     defer: Callable[[], bool],
@@ -72,13 +72,13 @@ def add_batch(
 ) -> None:
     """Add a batch to flat counts in place.
 
-    Of a table with buckets, a sample without the id of a cluster is a cluster of its own; its id is the number of
+    With buckets, a sample without the id of a cluster is a cluster of its own; its id is the number of
     samples before it.
 
     Args:
-        state: int64 or float64: the counts ``[table.cells]``; one spare cell for each of :data:`FAULTS`; of a table
+        state: int64 or float64: the counts ``[shape.cells]``; one spare cell for each of :data:`FAULTS`; of a shape
             with buckets the number of samples; and the number of dependent samples.
-        table: shape of the counts.
+        shape: shape of the counts.
         batch: samples to count.
         ignored: target of the samples to leave out.
         defer: function that returns whether to tally invalid samples, without waiting for the device, instead of
@@ -91,14 +91,14 @@ def add_batch(
             unchanged.
     """
     check_device(batch, state)
-    if table.buckets > 1 and batch.bucket is None:
+    if shape.buckets > 1 and batch.bucket is None:
         batch = in_own_buckets(batch, state)
-    elif table.buckets == 1 and batch.bucket is not None:
+    elif shape.buckets == 1 and batch.bucket is not None:
         batch = batch._replace(bucket=None)
-    _count(state, table, batch, ignored, defer, error_message)
-    if table.buckets > 1 or batch.dependent:
+    _count(state, shape, batch, ignored, defer, error_message)
+    if shape.buckets > 1 or batch.dependent:
         size = batch.target.shape[0] if batch.target.ndim else 1
-        own = slice(-2 if table.buckets > 1 else -1, None if batch.dependent else -1)
+        own = slice(-2 if shape.buckets > 1 else -1, None if batch.dependent else -1)
         if reading_is_free(state):
             array(state)[own] += size  # an operation of torch takes some 5 us
         else:
@@ -107,22 +107,22 @@ def add_batch(
 
 def _count(
     state: Tensor,
-    table: Table,
+    shape: CountsShape,
     batch: Batch,
     ignored: int | None,
     defer: Callable[[], bool],
     error_message: Callable[[int, Tensor, int], str],
 ) -> None:
     """Count a batch or its faults; see :func:`add_batch`."""
-    if batch.target.numel() == 0 or (reading_is_free(state) and _count_at_once(state, table, batch, ignored)):
+    if batch.target.numel() == 0 or (reading_is_free(state) and _count_at_once(state, shape, batch, ignored)):
         return
     target = integers(batch.target)
     if not defer():
-        for place, fault, values in reversed(list(_faults(batch, table))):
+        for place, fault, values in reversed(list(_faults(batch, shape))):
             wrong = fault & kept_targets(target, ignored)
             if bool(wrong.any()):
                 raise ValueError(error_message(place, values[wrong], target.numel()))
-    add_masked(state, table, batch.preds, target, ignored, _faults(batch, table), batch.weight, _parts(batch, table))
+    add_masked(state, shape, batch.preds, target, ignored, _faults(batch, shape), batch.weight, _parts(batch, shape))
 
 
 def check_device(batch: Batch, state: Tensor) -> None:
@@ -145,16 +145,16 @@ def in_own_buckets(batch: Batch, state: Tensor) -> Batch:
     return batch._replace(bucket=buckets.view(shape[:1] + (1,) * (len(shape) - 1)))
 
 
-def _parts(batch: Batch, table: Table) -> Tensor | int | None:
+def _parts(batch: Batch, shape: CountsShape) -> Tensor | int | None:
     """Return the part of each sample, or one for all; None without groups and clusters."""
     group, bucket = batch.group, batch.bucket
     if group is None:
         return bucket
-    first = group * table.buckets if table.buckets > 1 else group
+    first = group * shape.buckets if shape.buckets > 1 else group
     return first if bucket is None else bucket + first
 
 
-def _count_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
+def _count_at_once(state: Tensor, shape: CountsShape, batch: Batch, ignored: int | None) -> bool:
     """Count a batch on the CPU and return True if all its samples are valid; else count nothing, return False."""
     preds, target, scores, bounded, uneven, weight, group, bucket, _ = batch
     if scores is not None and (not _lie_within(scores, 1) if bounded else _hold_nan(scores)):
@@ -162,22 +162,22 @@ def _count_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | Non
     if (uneven is not None and bool(uneven.any())) or (weight is not None and not _lie_within(weight, LARGEST)):
         return False
     if isinstance(group, int):
-        if not 0 <= group < table.groups:
+        if not 0 <= group < shape.groups:
             return False
-        table = table._replace(groups=1)
-        state, group = state[group * table.cells : (group + 1) * table.cells], None
+        shape = shape._replace(groups=1)
+        state, group = state[group * shape.cells : (group + 1) * shape.cells], None
     part = None if bucket is None else array(bucket)
     if group is not None:
         part = array(group)
         if bucket is not None:
             # a group out of range could become a valid part; that of an ignored sample does not matter
             part = part if ignored is None else np.where(array(target) == ignored, 0, part)
-            if not below(part, table.groups):
+            if not below(part, shape.groups):
                 return False
-            part = part * table.buckets + array(bucket)
+            part = part * shape.buckets + array(bucket)
     return count_valid(
         state,
-        table,
+        shape,
         array(preds),
         array(target),
         ignored,
@@ -203,22 +203,22 @@ def _lie_within(x: Tensor, limit: float) -> bool:
     return bool(0 <= least.item() <= most.item() <= limit)
 
 
-def _faults(batch: Batch, table: Table) -> Iterator[tuple[int, Tensor, Tensor]]:
+def _faults(batch: Batch, shape: CountsShape) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Yield each possible fault, the last of :data:`FAULTS` first: its index, bools of the samples with it, values.
 
     The bools of one fault exist at a time, which bounds the memory that a batch takes.
     """
     target, scores, weight, group = batch.target, batch.scores, batch.weight, batch.group
     if isinstance(group, int):
-        if not 0 <= group < table.groups:
+        if not 0 <= group < shape.groups:
             yield 6, torch.ones_like(target, dtype=torch.bool), torch.full_like(target, group, dtype=torch.int64)
     elif group is not None:
-        yield 6, _outside(group, table.groups - 1), group
+        yield 6, _outside(group, shape.groups - 1), group
     if weight is not None:
         yield 5, _outside(weight, LARGEST), weight
     if scores is None:
         if batch.preds.dtype != torch.bool:
-            yield 1, _outside(batch.preds, table.columns - 1), batch.preds
+            yield 1, _outside(batch.preds, shape.columns - 1), batch.preds
     else:
         one = scores.amax(1) if scores.ndim > target.ndim else scores  # the highest, which is NaN if any score is
         if batch.uneven is not None:
@@ -227,7 +227,7 @@ def _faults(batch: Batch, table: Table) -> Iterator[tuple[int, Tensor, Tensor]]:
             yield 3, _outside(one, 1), one
         yield 2, one.isnan(), one
     if target.dtype != torch.bool:
-        yield 0, _outside(target, table.rows - 1), target
+        yield 0, _outside(target, shape.rows - 1), target
 
 
 def _outside(x: Tensor, most: float) -> Tensor:
@@ -237,11 +237,11 @@ def _outside(x: Tensor, most: float) -> Tensor:
     return x.clamp(0, most) != x
 
 
-def counted_samples(batch: Batch, table: Table, ignored: int | None) -> tuple[Tensor, Tensor, Tensor]:
+def counted_samples(batch: Batch, shape: CountsShape, ignored: int | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return int64 predictions and targets, and bools of the samples that count, without waiting for a device."""
     preds, target = integers(batch.preds), integers(batch.target)
     counted = kept_targets(target, ignored)
-    for _, fault, _ in _faults(batch, table):
+    for _, fault, _ in _faults(batch, shape):
         counted = counted & ~fault
     return preds, target, counted
 

@@ -21,7 +21,7 @@ FEW = 4096  # batches below this size are added one by one; a separate table wou
 BLOCK = 65_536  # samples that the CPU counts at a time, which bounds the memory that a large batch takes
 
 
-class Table(NamedTuple):
+class CountsShape(NamedTuple):
     """Shape of flat counts: ``[groups, buckets, labels, rows, columns]``; for margins ``[groups, buckets, 3, rows]``.
 
     Attributes:
@@ -58,7 +58,7 @@ class Table(NamedTuple):
         return self.cells // self.parts
 
 
-class Samples(NamedTuple):
+class BatchArrays(NamedTuple):
     """Arrays of a batch, all in one shape; :func:`count_valid` documents them."""
 
     preds: Integers
@@ -66,10 +66,10 @@ class Samples(NamedTuple):
     weight: Integers | None
     part: Integers | None
 
-    def mapped(self, function: Callable[[Integers], Integers]) -> Samples:
+    def mapped(self, function: Callable[[Integers], Integers]) -> BatchArrays:
         """Apply a function to each array."""
         weight, part = (each if each is None else function(each) for each in (self.weight, self.part))
-        return Samples(function(self.preds), function(self.target), weight, part)
+        return BatchArrays(function(self.preds), function(self.target), weight, part)
 
 
 def reading_is_free(x: Tensor) -> bool:
@@ -103,7 +103,7 @@ def kept_targets(target: Tensor, ignored: int | None) -> Tensor:
 
 def count_valid(
     state: Tensor,
-    table: Table,
+    shape: CountsShape,
     preds: Integers,
     target: Integers,
     ignored: int | None,
@@ -117,8 +117,8 @@ def count_valid(
     The state changes in one operation at the very end, so that no error and no interrupt leaves half a batch in it.
 
     Args:
-        state: flat counts on the CPU, ``[table.cells + ...]``.
-        table: shape of the counts.
+        state: flat counts on the CPU, ``[shape.cells + ...]``.
+        shape: shape of the counts.
         preds: column of each sample; ``[N, labels, ...]`` if there are several labels.
         target: row of each sample, in the same shape.
         ignored: row of the samples to leave out, whose other values are not checked.
@@ -126,19 +126,19 @@ def count_valid(
         part: part of each sample, in the same shape, or in one that broadcasts to it; None for the first part.
         preds_are_valid: whether all predictions are known to be valid columns.
     """
-    counts, samples = state.numpy()[: table.cells], Samples(preds, target, weight, part)
-    if target.ndim != 1 and table.labels == 1 and (part is None or part.shape == target.shape):
+    counts, samples = state.numpy()[: shape.cells], BatchArrays(preds, target, weight, part)
+    if target.ndim != 1 and shape.labels == 1 and (part is None or part.shape == target.shape):
         samples = samples.mapped(np.ravel)
-    if table.margins or target.size < max(len(counts), FEW):
-        found = _cells_and_weights(table, samples, ignored, preds_are_valid)
+    if shape.margins or target.size < max(len(counts), FEW):
+        found = _cells_and_weights(shape, samples, ignored, preds_are_valid)
         if found is None:
             return False
         cells, weights = found
         np.add.at(counts, cells, 1 if weights is None else weights.astype(counts.dtype, copy=False))
         return True
     total: Integers | None = None
-    for block in _blocks(table, samples):
-        counted = _counts_of_a_block(table, block, ignored, preds_are_valid)
+    for block in _blocks(shape, samples):
+        counted = _counts_of_a_block(shape, block, ignored, preds_are_valid)
         if counted is None:
             return False
         total = counted if total is None else total + counted
@@ -160,10 +160,10 @@ _UNSIGNED |= {np.dtype(f"u{size}"): (np.dtype(f"u{size}"), 1 << 8 * size) for si
 _UNSIGNED[np.dtype(bool)] = (np.dtype(bool), 2)
 
 
-def _blocks(table: Table, samples: Samples) -> Iterator[Samples]:
-    """Yield pieces of a batch; yield the batch whole if it is small, or if the table has more cells than a piece."""
+def _blocks(shape: CountsShape, samples: BatchArrays) -> Iterator[BatchArrays]:
+    """Yield pieces of a batch; yield it whole if it is small, or if a piece would have fewer samples than cells."""
     target = samples.target
-    if target.size <= BLOCK or table.cells > BLOCK:
+    if target.size <= BLOCK or shape.cells > BLOCK:
         yield samples
         return
     rows = max(1, BLOCK * len(target) // target.size)
@@ -171,32 +171,34 @@ def _blocks(table: Table, samples: Samples) -> Iterator[Samples]:
         yield samples.mapped(itemgetter(slice(start, start + rows)))
 
 
-def _counts_of_a_block(table: Table, samples: Samples, ignored: int | None, preds_are_valid: bool) -> Integers | None:
-    """Return counts of a block of samples, ``[table.cells]``; None if a sample is invalid.
+def _counts_of_a_block(
+    shape: CountsShape, samples: BatchArrays, ignored: int | None, preds_are_valid: bool
+) -> Integers | None:
+    """Return counts of a block of samples, ``[shape.cells]``; None if a sample is invalid.
 
     Ignored samples are counted in an extra row, which takes two thirds of the time of a mask, unless that row makes the
-    table large.
+    counts large.
     """
     preds, target, weight, part = samples
-    if ignored is not None and weight is None and part is None and table.labels == 1:
+    if ignored is not None and weight is None and part is None and shape.labels == 1:
         low = min(ignored, 0)
-        rows = max(ignored + 1, table.rows) - low
-        if rows * table.columns <= min(target.size, BLOCK):
+        rows = max(ignored + 1, shape.rows) - low
+        if rows * shape.columns <= min(target.size, BLOCK):
             row = np.subtract(target, low, dtype=np.int64) if low else target
-            if not (below(row, rows) and (preds_are_valid or below(preds, table.columns))):
+            if not (below(row, rows) and (preds_are_valid or below(preds, shape.columns))):
                 return None
-            cells = np.multiply(row, table.columns, dtype=np.int64)
+            cells = np.multiply(row, shape.columns, dtype=np.int64)
             cells += preds
-            counts = np.bincount(cells, minlength=rows * table.columns).reshape(rows, table.columns)
+            counts = np.bincount(cells, minlength=rows * shape.columns).reshape(rows, shape.columns)
             counts[ignored - low] = 0
-            inside = counts[-low : table.rows - low]
+            inside = counts[-low : shape.rows - low]
             return inside.reshape(-1) if inside.sum() == counts.sum() else None
-    found = _cells_and_weights(table, samples, ignored, preds_are_valid)
-    return None if found is None else np.bincount(*found, table.cells)
+    found = _cells_and_weights(shape, samples, ignored, preds_are_valid)
+    return None if found is None else np.bincount(*found, shape.cells)
 
 
 def _cells_and_weights(
-    table: Table, samples: Samples, ignored: int | None, preds_are_valid: bool
+    shape: CountsShape, samples: BatchArrays, ignored: int | None, preds_are_valid: bool
 ) -> tuple[Integers, Integers | None] | None:
     """Return cells and weights (None for 1 each) of samples; None if a sample is invalid."""
     preds, target, weight, part = samples
@@ -204,35 +206,35 @@ def _cells_and_weights(
         keep = (target != ignored).astype(np.int64)
         preds, target, part = preds * keep, target * keep, part if part is None else part * keep
         weight = keep if weight is None else weight * keep
-    valid = below(target, table.rows) and (preds_are_valid or below(preds, table.columns))
-    if not valid or (part is not None and not below(part, table.parts)):
+    valid = below(target, shape.rows) and (preds_are_valid or below(preds, shape.columns))
+    if not valid or (part is not None and not below(part, shape.parts)):
         return None
-    if table.margins:
-        return _cells_of_margins(table, preds, target, weight, part)
+    if shape.margins:
+        return _cells_of_margins(shape, preds, target, weight, part)
     if part is not None and part.shape == target.shape:  # in place, since new memory takes more time than arithmetic
-        cells = part * (table.labels * table.rows)
+        cells = part * (shape.labels * shape.rows)
         cells += target
-        cells *= table.columns
+        cells *= shape.columns
     elif target.dtype == np.int64:  # for few values, passing a dtype to NumPy doubles the time
-        cells = target * table.columns
+        cells = target * shape.columns
     else:
-        cells = np.multiply(target, table.columns, dtype=np.int64)
+        cells = np.multiply(target, shape.columns, dtype=np.int64)
     cells += preds
     if part is not None and part.shape != target.shape:
-        cells += part * table.of_a_part
-    if table.labels > 1:
-        cells += np.arange(table.labels).reshape(-1, *[1] * (cells.ndim - 2)) * (table.rows * table.columns)
+        cells += part * shape.of_a_part
+    if shape.labels > 1:
+        cells += np.arange(shape.labels).reshape(-1, *[1] * (cells.ndim - 2)) * (shape.rows * shape.columns)
     return cells.reshape(-1), None if weight is None else weight.reshape(-1)
 
 
 def _cells_of_margins(
-    table: Table, preds: Integers, target: Integers, weight: Integers | None, part: Integers | None
+    shape: CountsShape, preds: Integers, target: Integers, weight: Integers | None, part: Integers | None
 ) -> tuple[Integers, Integers | None]:
     """Return cells and weights (None for 1 each) of correct predictions, of targets and of predictions."""
-    first = 0 if part is None else np.multiply(part, table.of_a_part, dtype=np.int64)
-    own, predicted = np.add(target, first, dtype=np.int64), np.add(preds, first + 2 * table.rows, dtype=np.int64)
+    first = 0 if part is None else np.multiply(part, shape.of_a_part, dtype=np.int64)
+    own, predicted = np.add(target, first, dtype=np.int64), np.add(preds, first + 2 * shape.rows, dtype=np.int64)
     hit = preds == target
-    cells = np.concatenate((own[hit], own + table.rows, predicted), None)
+    cells = np.concatenate((own[hit], own + shape.rows, predicted), None)
     return cells, None if weight is None else np.concatenate((weight[hit], weight, weight), None)
 
 
@@ -241,7 +243,7 @@ def _cells_of_margins(
 
 def add_masked(
     state: Tensor,
-    table: Table,
+    shape: CountsShape,
     preds: Tensor,
     target: Tensor,
     ignored: int | None,
@@ -254,8 +256,8 @@ def add_masked(
     Launches of operations take most of the time here, so there are as few as possible; most work in place.
 
     Args:
-        state: flat counts ``[table.cells + spare cells]``.
-        table: shape of the counts.
+        state: flat counts ``[shape.cells + spare cells]``.
+        shape: shape of the counts.
         preds: column of each sample, integers or bools; ``[N, labels, ...]`` if there are several labels.
         target: int64 row of each sample, in the same shape.
         ignored: row of the samples to leave out; None to keep all.
@@ -265,32 +267,32 @@ def add_masked(
             sample always adds 1.
         part: int64 part of each sample, in a shape that broadcasts to it, or one for all; None for the first part.
     """
-    cell = _first_cells(table, preds, target, part)
+    cell = _first_cells(shape, preds, target, part)
     for place, fault, _ in faults:  # the first fault comes last, and its cell stays
-        cell.masked_fill_(fault, table.cells + place)
+        cell.masked_fill_(fault, shape.cells + place)
     if weight is not None:
-        added = torch.where(cell < table.cells, weight, 1)
+        added = torch.where(cell < shape.cells, weight, 1)
         if ignored is not None:
             added.masked_fill_(target == ignored, 0)  # the weight of an ignored sample may be NaN
     elif ignored is not None:
         added = (target != ignored).to(state.dtype)
     else:
         added = state.new_ones(()).expand(cell.shape)
-    if table.margins:  # `cell` is that of the target; an invalid sample adds 0 to the other two
-        valid, hit = cell < table.cells, preds == target
-        correct = cell - table.rows
-        predicted = (correct - target).add_(preds).add_(2 * table.rows)
+    if shape.margins:  # `cell` is that of the target; an invalid sample adds 0 to the other two
+        valid, hit = cell < shape.cells, preds == target
+        correct = cell - shape.rows
+        predicted = (correct - target).add_(preds).add_(2 * shape.rows)
         counted = added * valid
         cell = torch.stack((correct * valid, cell, predicted * valid))
         added = torch.stack((counted * hit, added, counted))
     state.index_add_(0, cell.flatten(), added.flatten())
 
 
-def _first_cells(table: Table, preds: Tensor, target: Tensor, part: Tensor | int | None) -> Tensor:
+def _first_cells(shape: CountsShape, preds: Tensor, target: Tensor, part: Tensor | int | None) -> Tensor:
     """Return the cell of each sample in new memory; for margins, that of its target."""
-    cell = target + table.rows if table.margins else torch.add(preds, target, alpha=table.columns)
-    if table.labels > 1:
-        size = table.rows * table.columns
-        label = torch.arange(0, table.labels * size, size, device=cell.device)
+    cell = target + shape.rows if shape.margins else torch.add(preds, target, alpha=shape.columns)
+    if shape.labels > 1:
+        size = shape.rows * shape.columns
+        label = torch.arange(0, shape.labels * size, size, device=cell.device)
         cell.add_(label.view(-1, *[1] * (cell.ndim - 2)))
-    return cell if part is None else cell.add_(part, alpha=table.of_a_part)
+    return cell if part is None else cell.add_(part, alpha=shape.of_a_part)

@@ -66,7 +66,6 @@ def logit_threshold(threshold: float | Tensor) -> float | Tensor:
     return math.inf if threshold else -math.inf
 
 
-# --- moved ---
 ENOUGH = 32  # scores that can look like probabilities
 LOW, MANY = 0.05, 0.05  # at least this share of probabilities lies below this one
 FEW_ROWS = 4  # rows that sum to 1 not by chance

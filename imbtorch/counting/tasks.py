@@ -35,12 +35,11 @@ from imbtorch.counting.batches import (
     FAULTS,
     Batch,
     add_batch,
-    counted_samples,
     highest,
     readable,
 )
 from imbtorch.counting.clusters import BUCKETS, bucket_of_each
-from imbtorch.counting.kernels import Table, integers, reading_is_free
+from imbtorch.counting.kernels import CountsShape, integers, reading_is_free
 from imbtorch.counting.logits import logit_threshold, of_class_one, wide
 from imbtorch.counts import Counts, Margins, check_choice, has_float64, sums
 
@@ -77,7 +76,7 @@ class Counting:
         default=None, compare=False, repr=False
     )  # for errors, if users gave any
     sized_by_names: bool = field(default=False, compare=False, repr=False)  # for errors: class_names gave the size
-    table: Table = field(init=False, compare=False, repr=False)  # shape of the counts
+    shape: CountsShape = field(init=False, compare=False, repr=False)  # shape of the counts
     one_position: int = field(init=False, compare=False, repr=False)  # dimensions of targets without further positions
     ignored_target: int | None = field(init=False, compare=False, repr=False)  # ignore_index if it fits into int64
     ignored_class: int | None = field(init=False, compare=False, repr=False)  # ignore_index if it is a class
@@ -86,8 +85,8 @@ class Counting:
         """Derive the fields that each update needs."""
         labels, index = self.num_labels or 1, self.ignore_index
         buckets = BUCKETS if self.clusters else 1
-        table = Table(self.classes, self.classes, labels, self.layout == "margins", self.groups or 1, buckets)
-        object.__setattr__(self, "table", table)
+        shape = CountsShape(self.classes, self.classes, labels, self.layout == "margins", self.groups or 1, buckets)
+        object.__setattr__(self, "shape", shape)
         can_equal = index is not None and -(2**63) <= index < 2**63
         object.__setattr__(self, "ignored_target", index if can_equal else None)
         object.__setattr__(self, "one_position", 1 if self.num_labels is None else 2)
@@ -147,6 +146,11 @@ class Counting:
             check_memory(BUCKETS * self.cells, "matrices", f"count fewer {counted}, or {remedy}")
         return clusters
 
+    @property
+    def counting(self) -> Counting:
+        """Settings themselves, as of each counter."""
+        return self
+
     def on(self, device: torch.device | None) -> Counting:
         """Return the same settings with the thresholds of labels on a device, so that updates need not copy them."""
         if not isinstance(self.threshold, tuple):
@@ -179,7 +183,7 @@ class Counting:
     @property
     def cells(self) -> int:
         """Number of counts, without the spare cells behind them."""
-        return self.table.cells
+        return self.shape.cells
 
     @property
     def length(self) -> int:
@@ -247,7 +251,7 @@ class Counting:
         Margins take the place of a large matrix, unless it is needed.
         """
         of_labels = self.num_labels is not None
-        small = self.table.of_a_part <= 4096 or needs_matrix or self.layout == "margins" or of_labels
+        small = self.shape.of_a_part <= 4096 or needs_matrix or self.layout == "margins" or of_labels
         return self._without_buckets if small else self._margins_only
 
     @cached_property
@@ -274,12 +278,12 @@ class Counting:
             ``[..., K, K]`` (for labels ``[..., L, 2, 2]``) or :class:`~imbtorch.counts.Margins`: a view of the state,
             unless groups or buckets are summed.
         """
-        table, cells = self.table, state[..., : self.cells]
-        if table.parts > 1 or of_groups or of_buckets:
-            cells = cells.reshape(*state.shape[:-1], table.groups, table.buckets, table.of_a_part)
+        shape, cells = self.shape, state[..., : self.cells]
+        if shape.parts > 1 or of_groups or of_buckets:
+            cells = cells.reshape(*state.shape[:-1], shape.groups, shape.buckets, shape.of_a_part)
             cells = cells if of_buckets else cells.sum(-2) if self.clusters else cells.squeeze(-2)
             place = -3 if of_buckets else -2  # of the groups
-            cells = cells if of_groups else cells.sum(place) if table.groups > 1 else cells.squeeze(place)
+            cells = cells if of_groups else cells.sum(place) if shape.groups > 1 else cells.squeeze(place)
         lead = cells.shape[:-1]
         if self.layout == "margins":
             return Margins(*cells.reshape(*lead, 3, self.size).unbind(-2))
@@ -455,11 +459,7 @@ class Counting:
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`imbtorch.counting.batches.add_batch`."""
-        add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
-
-    def predicted(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Return flat predictions and targets, and bools of the samples that count, without waiting for a device."""
-        return tuple(part.flatten() for part in counted_samples(batch, self.table, self.ignored_target))
+        add_batch(state, self.shape, batch, self.ignored_target, defer, self.error_message)
 
     def error_message(self, fault: int, values: Tensor, samples: int) -> str:
         """Return the error message for a fault; see :func:`imbtorch.counting.arguments.value_message`."""
@@ -469,7 +469,7 @@ class Counting:
             samples,
             task=self.task,
             classes=self.classes,
-            groups=self.table.groups,
+            groups=self.shape.groups,
             group_names=self.group_names,
             logits=self.logits,
             sized_by_names=self.sized_by_names,

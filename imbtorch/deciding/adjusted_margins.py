@@ -13,7 +13,7 @@ from torch import Tensor
 
 from imbtorch.counting.batches import FAULTS, Batch, add_batch, check_device, counted_samples, extreme, in_own_buckets
 from imbtorch.counting.clusters import BUCKETS
-from imbtorch.counting.kernels import Integers, Table, array, reading_is_free
+from imbtorch.counting.kernels import CountsShape, Integers, array, reading_is_free
 from imbtorch.counting.tasks import UNEVEN, Counting
 from imbtorch.counts import Margins, has_float64
 
@@ -35,20 +35,25 @@ class AdjustedMargins:
     Attributes:
         counting: number of classes, and how predictions and targets are checked.
         taus: multiples of the logarithms, sorted.
-        logs: logarithms of the class shares of training, ``[K]`` on the device of the counts.
+        prior: class shares of training, float64 ``[K]`` on the CPU.
+        device: device of the counts.
     """
 
     counting: Counting
     taus: tuple[float, ...]
-    logs: Tensor
+    prior: Tensor
+    device: torch.device
+    logs: Tensor = field(init=False)  # logarithms of the shares on the device
     shifts: Tensor = field(init=False)  # ``[T, K]``, what is subtracted from the scores
-    targets: Table = field(init=False)  # shape of the counts of targets
+    targets: CountsShape = field(init=False)  # shape of the counts of targets
 
     def __post_init__(self) -> None:
-        """Derive the shifts and the shape of the targets, which each update needs."""
+        """Derive the logarithms, the shifts and the shape of the targets, which each update needs."""
+        kind = torch.float64 if has_float64(self.device) else torch.float32
+        object.__setattr__(self, "logs", self.prior.log().to(self.device, kind))
         taus = torch.tensor(self.taus, dtype=self.logs.dtype, device="cpu").to(self.logs.device, non_blocking=True)
         object.__setattr__(self, "shifts", taus.unsqueeze(-1) * self.logs)
-        object.__setattr__(self, "targets", Table(self.classes, 1, buckets=BUCKETS))
+        object.__setattr__(self, "targets", CountsShape(self.classes, 1, buckets=BUCKETS))
 
     @property
     def classes(self) -> int:
@@ -68,13 +73,13 @@ class AdjustedMargins:
     @property
     def name(self) -> str:
         """Identifier of the meaning of the counts; counters that count differently have different names."""
-        kept = np.asarray([*self.taus, *self.logs.double().cpu().tolist()]).tobytes()
+        kept = np.asarray([*self.taus, *self.prior.log().tolist()]).tobytes()
         logits = "logits" if self.counting.logits else "probabilities"
         return f"adjusted_{hashlib.sha256(kept).hexdigest()[:12]}_{logits}_{self.counting.name}"
 
     def on(self, device: torch.device) -> AdjustedMargins:
         """Return the same counter with the logarithms on a device, so that updates need not move them."""
-        return replace(self, logs=self.logs.to(device, torch.float64 if has_float64(device) else torch.float32))
+        return replace(self, device=device)
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
         """Return an empty state."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from imbtorch.counting.arguments import check_generator
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Margins, Measure, evaluated
-from imbtorch.deciding.adjustments import AdjustmentPoint, Adjustments, at, summed
+from imbtorch.deciding.adjustments import AdjustmentPoint, Adjustments, at, over_buckets
 from imbtorch.deciding.limits import checked_floors
 from imbtorch.deciding.rules import LogitAdjustment
 from imbtorch.deciding.thresholds import Limits
@@ -140,7 +140,7 @@ class LogitAdjustmentResult(Result):
 
     @property
     def _counted(self) -> Margins:
-        return summed(self._buckets)
+        return over_buckets(self._buckets)
 
     @cached_property
     def _adjustments(self) -> Adjustments:

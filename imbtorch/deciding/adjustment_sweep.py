@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -22,7 +22,7 @@ from imbtorch.deciding.adjusted_margins import AdjustedMargins
 from imbtorch.deciding.adjustment_result import AdjustmentSettings, LogitAdjustmentResult, maximised, of_margins
 from imbtorch.deciding.adjustments import AdjustmentPoint, Adjustments
 from imbtorch.deciding.base import DecidingSweep
-from imbtorch.deciding.rules import LogitAdjustment, checked_prior
+from imbtorch.deciding.rules import LogitAdjustment, checked_shares
 from imbtorch.deciding.thresholds import InfeasibleError, worst_value
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import Measured, directed
@@ -167,14 +167,13 @@ class LogitAdjustmentSweep(DecidingSweep):
     ) -> None:
         names = None if class_names is None else checked_names(class_names)
         given = in_class_order("prior", prior, names or ())
-        shares = checked_prior(given, names).cpu().double()
+        shares = checked_shares(given, names).cpu().double()
         if names is not None and len(names) != len(shares):
             raise ValueError(f"class_names holds {len(names)} names for the {len(shares)} classes of prior; name each")
         counting = Counting.of("multiclass", len(shares), None, 0.5, logits, ignore_index)
         counting = replace(counting, clusters=True)
         grid = _checked_taus(taus)
-        super().__init__(counting, on_invalid, AdjustedMargins(counting, grid, shares.log()), **kwargs)
-        self._counter = self._adjusted.on(self._state.device)
+        super().__init__(counting, on_invalid, AdjustedMargins(counting, grid, shares, torch.device("cpu")), **kwargs)
         self._prevalence = None
         swept = directed(of_margins("measure", measure, counting), higher_is_better)
         ones = torch.ones(3, counting.size, dtype=torch.float64, device="cpu")
@@ -198,13 +197,6 @@ class LogitAdjustmentSweep(DecidingSweep):
 
     def _label(self, index: int) -> str:
         return self.class_names[index]
-
-    def _apply(  # type: ignore[override]
-        self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
-    ) -> torch.nn.Module:
-        super()._apply(fn, exclude_state, recurse)
-        self._counter = replace(self._adjusted, logs=self._settings.prior.log()).on(self._state.device)
-        return self
 
     def _counter_of_a_batch(self) -> Counter:
         return copy(self._adjusted)  # another one, since the bucket of a sample depends on the number before it

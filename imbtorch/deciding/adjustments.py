@@ -12,8 +12,8 @@ from torch import Tensor
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import CountedMargins, Margins, Measure, evaluated, ratio
 from imbtorch.deciding.thresholds import InfeasibleError, Limits, infeasible
-from imbtorch.intervals.draws import AGREE, DIFFER, clusters_drawn, gammas, pooled_recall
-from imbtorch.intervals.intervals import Interval, quantiles, stretch
+from imbtorch.intervals.draws import AGREE, DIFFER, clusters_drawn, gammas, pooled_recall, times_drawn
+from imbtorch.intervals.intervals import Interval, moved_outwards, outermost, quantiles, stretch
 
 RESAMPLES = 100  # resamples of buckets, each of which has a best tau
 DRAWS = 2000  # resamples for the interval of the gain
@@ -80,7 +80,7 @@ class Adjustments:
     @cached_property
     def total(self) -> Margins:
         """Margins of all samples, ``[T, K]``."""
-        return summed(self.buckets)
+        return over_buckets(self.buckets)
 
     @cached_property
     def _times(self) -> Tensor:
@@ -88,10 +88,7 @@ class Adjustments:
         number = len(self.buckets.actual)
         if number == 1:
             return torch.ones(1, 1, dtype=torch.float64)
-        drawn = torch.randint(number, (RESAMPLES, number), generator=torch.Generator().manual_seed(0))
-        return torch.zeros(RESAMPLES, number, dtype=torch.float64).scatter_add_(
-            1, drawn, torch.ones(RESAMPLES, number, dtype=torch.float64)
-        )
+        return times_drawn((RESAMPLES, number), torch.Generator().manual_seed(0))
 
     def _resamples(self) -> Iterator[Margins]:
         """Yield margins ``[r, T, K]`` of some resamples at a time."""
@@ -222,8 +219,8 @@ class Adjustments:
         wider = stretch(difference, parts, pooled, level, 2)
         low, high = (seen + wider * (end - seen) for end in quantiles(drawn, level))
         for shift in (2 * (seen - drawn.mean()), estimate - seen):  # of small classes, and of the choice
-            low, high = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
-        low, high = torch.minimum(low, estimate), torch.maximum(high, estimate)
+            low, high = moved_outwards(low, high, shift)
+        low, high = outermost(low, high, estimate)
         method, blind = "resampled buckets and pseudo-samples", int(_without_hits(pooled).sum())
         if blind and index != self.plain:
             method += f"; no sample of {'the rarest class' if blind == 1 else f'the {blind} rarest classes'} is right"
@@ -274,7 +271,7 @@ def _without_hits(pooled: Tensor) -> Tensor:
     return (targets > 0) & (targets < torch.where(hits > 0, targets, torch.inf).min())
 
 
-def summed(buckets: Margins) -> Margins:
+def over_buckets(buckets: Margins) -> Margins:
     """Sum margins over buckets: ``[T, K]`` of ``[B, T, K]``."""
     right, actual, predicted = (part.sum(0) for part in buckets)
     return CountedMargins(right, actual.expand(right.shape), predicted)

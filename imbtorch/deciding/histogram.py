@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting.batches import FAULTS, Batch, add_batch, extreme
-from imbtorch.counting.kernels import Integers, Table, array, integers, reading_is_free
+from imbtorch.counting.kernels import CountsShape, Integers, array, integers, reading_is_free
 from imbtorch.counting.logits import against_the_rest, logit_threshold, of_class_one, wide
 from imbtorch.counting.tasks import Counting, Multiclass, TwoClasses
 from imbtorch.counts import has_float64
@@ -54,7 +54,7 @@ def bins_of(scores: Tensor, edges: Tensor, logits: bool) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
+class _LookUp:
     """Look-up table from intervals of scores to bins."""
 
     below: Integers  # number of edges below each interval
@@ -86,7 +86,7 @@ class _Edges:
 
 
 @lru_cache(maxsize=8)
-def _table(key: _Edges, dtype: torch.dtype, logits: bool) -> _Table | None:
+def _table(key: _Edges, dtype: torch.dtype, logits: bool) -> _LookUp | None:
     """Build the table of edges; return None if two different edges lie in one interval, or one is not finite."""
     edges = key.edges.to(dtype)
     intervals = _intervals(edges, logits)
@@ -99,7 +99,7 @@ def _table(key: _Edges, dtype: torch.dtype, logits: bool) -> _Table | None:
     below = (held.cumsum() - held).astype(np.int32)
     ends = np.append(edges.numpy(), np.inf).astype(DTYPES[dtype])
     behind = np.searchsorted(ends, ends, "right")
-    return _Table(below, ends, None if bool(rising.all()) else behind, logits)
+    return _LookUp(below, ends, None if bool(rising.all()) else behind, logits)
 
 
 def _intervals(scores: Tensor, logits: bool) -> Integers:
@@ -116,7 +116,7 @@ def _intervals(scores: Tensor, logits: bool) -> Integers:
     return np.where(upper, 2 * HALF - near, near)
 
 
-# --- histogram of scores between thresholds, which a sweep counts ---
+# --- histogram -------------------------------------------------------------------------------------------------------
 EDGES = 4097
 FURTHEST = 100.0  # logit of the last edge
 
@@ -206,13 +206,13 @@ class Histogram:
     grid: Grid
     edges: Tensor
     single: Tensor = field(init=False)  # edges in float32, the dtype of most scores
-    table: Table = field(init=False)  # shape of the counts
+    shape: CountsShape = field(init=False)  # shape of the counts
 
     def __post_init__(self) -> None:
         """Derive the float32 edges and the shape of the counts, which each update needs."""
         object.__setattr__(self, "single", self.edges.float())
-        buckets = self.counting.table.buckets
-        object.__setattr__(self, "table", Table(2, len(self.edges) + 1, self.labels, buckets=buckets))
+        buckets = self.counting.shape.buckets
+        object.__setattr__(self, "shape", CountsShape(2, len(self.edges) + 1, self.labels, buckets=buckets))
 
     @property
     def labels(self) -> int:
@@ -222,7 +222,7 @@ class Histogram:
     @property
     def cells(self) -> int:
         """Number of counts."""
-        return self.table.cells
+        return self.shape.cells
 
     @property
     def length(self) -> int:
@@ -292,7 +292,7 @@ class Histogram:
         def error_message(fault: int, values: Tensor, size: int) -> str:
             return self.counting.error_message(fault, values[::times], size // times)
 
-        add_batch(state, self.table, batch, ignored, defer, error_message)
+        add_batch(state, self.shape, batch, ignored, defer, error_message)
 
     def counts(self, state: Tensor, *, of_buckets: bool = False) -> Tensor:
         """Return the counts of a state, ``[2, B]`` or for several labels ``[L, 2, B]``.
@@ -300,7 +300,7 @@ class Histogram:
         With ``of_buckets`` they are those of each bucket of clusters, ``[M, 2, B]`` or ``[M, L, 2, B]``.
         """
         labels = () if self.counting.task == "binary" else (self.labels,)
-        cells = state[: self.cells].reshape(self.table.buckets, *labels, self.table.rows, self.table.columns)
+        cells = state[: self.cells].reshape(self.shape.buckets, *labels, self.shape.rows, self.shape.columns)
         return cells if of_buckets else cells.sum(0) if self.counting.clusters else cells[0]
 
     def faults(self, state: Tensor) -> Tensor:

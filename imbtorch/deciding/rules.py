@@ -87,6 +87,9 @@ class _Rule(nn.Module):
             error_msgs.append(f"{', '.join(missing)} is missing, but the state holds {prefix}{', '.join(saved)}")
         for name, value in saved.items():
             own = getattr(self, name)
+            if not (isinstance(value, Tensor) and value.is_floating_point() and value.layout == torch.strided):
+                error_msgs.append(f"{prefix}{name} must be a tensor of real numbers, got {type(value).__name__}")
+                return
             if value.shape != own.shape:
                 error_msgs.append(
                     f"{prefix}{name} holds {value.numel()} {self._unit}, but this {type(self).__name__} has "
@@ -190,7 +193,7 @@ class LogitAdjustment(_Rule):
 
     def __init__(self, prior: Tensor | Sequence[float], tau: float = 1.0, logits: bool = True) -> None:
         super().__init__()
-        shares = checked_prior(prior)
+        shares = checked_shares(prior)
         if bool((shares == shares[0]).all()):
             warn_caller("prior is the same for all classes, so that logit adjustment changes no decision")
         self._write("prior", shares)
@@ -412,7 +415,7 @@ def _converted(name: str, value: Any, expected: str) -> Tensor:
         raise TypeError(f"{name} must be {expected}, got {value!r}") from error
 
 
-def checked_prior(prior: Tensor | Sequence[float], class_names: Sequence[str] | None = None) -> Tensor:
+def checked_shares(prior: Tensor | Sequence[float], class_names: Sequence[str] | None = None) -> Tensor:
     """Check class counts or shares of training, and return them as float64 shares ``[K]``.
 
     Args:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,8 +16,8 @@ from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Measure, evaluated, ratio
 from imbtorch.deciding.curves import matrices_of
 from imbtorch.deciding.thresholds import best_of_tied, distinct, log_odds
-from imbtorch.intervals.draws import clusters_drawn, effective_samples, gammas
-from imbtorch.intervals.intervals import Interval, quantiles, stretch
+from imbtorch.intervals.draws import clusters_drawn, effective_samples, gammas, resampled_cells
+from imbtorch.intervals.intervals import Interval, moved_outwards, quantiles, stretch
 
 RESAMPLES = 100  # resamples of the samples, each of which has a best threshold
 MOST = 512  # thresholds that resamples try; of more that predict differently every second, third, ... is tried
@@ -154,13 +153,7 @@ def _resampled(histogram: Tensor) -> Tensor:
     if histogram.ndim == 3:
         drawn = torch.cat([*clusters_drawn(histogram, RESAMPLES, torch.Generator().manual_seed(0), 2)])
         return drawn[drawn.sum(-1).all(-1)]
-    cells = histogram.flatten()
-    held = cells.nonzero().flatten()
-    shares = (cells[held] / cells.sum()).numpy()
-    times = np.random.default_rng(0).multinomial(int(cells.sum()), shares, RESAMPLES)
-    drawn = torch.zeros(RESAMPLES, len(cells), dtype=torch.float64)
-    drawn[:, held] = torch.from_numpy(times).double()
-    drawn = drawn.view(RESAMPLES, *histogram.shape)
+    drawn = resampled_cells(histogram, RESAMPLES)
     return drawn[drawn.sum(-1).all(-1)]
 
 
@@ -308,9 +301,8 @@ def gain_interval(
         resampled = torch.cat([difference(some) for some in clusters_drawn(divided(buckets), DRAWS, generator, 2)])
         resampled = torch.where(resampled.isnan(), seen, resampled)
         wider = stretch(difference, divided(buckets), parts, level, 2)
-        stretched = [seen + wider * (end - seen) for end in quantiles(resampled, level)]
-        bias = 2 * (seen - resampled.mean())
-        ends += [*stretched, *(end + bias for end in stretched)]
+        low_end, high_end = (seen + wider * (end - seen) for end in quantiles(resampled, level))
+        ends += moved_outwards(low_end, high_end, 2 * (seen - resampled.mean()))
         method = f"range of {len(buckets)} resampled buckets, held-out estimate"
     shift = estimate - seen
     bounds = torch.stack([*ends, *(end + shift for end in ends), estimate])

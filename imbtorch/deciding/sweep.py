@@ -274,13 +274,6 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     def _label(self, index: int) -> str:
         return str(index) if self.task == "binary" else self._class_names[index]
 
-    def _apply(  # type: ignore[override]
-        self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
-    ) -> torch.nn.Module:
-        super()._apply(fn, exclude_state, recurse)
-        self._counter = self._histogram.on(self._state.device)
-        return self
-
     def _shown_arguments(self) -> dict[str, Any]:
         shown: dict[str, Any] = {"measure": self._measure.function}
         grid = self._histogram.grid

@@ -30,12 +30,12 @@ from imbtorch.deciding.sweep_settings import AP, Also, SweepSettings, negated
 from imbtorch.deciding.thresholds import OperatingPoint, all_promised, candidates, log_odds, operating_point, with_one
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
-from imbtorch.intervals.intervals import Interval, check_level, posterior, quantiles
+from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior, quantiles
 from imbtorch.measures.named import AtPrevalence
 from imbtorch.metrics.base import UNSURE
 from imbtorch.metrics.rows import PROMISED, Result
 from imbtorch.suggestions import first_names
-from imbtorch.tables import Cell, Table, html_table
+from imbtorch.tables import Cell, Table
 
 M = TypeVar("M")
 Areas: TypeAlias = Literal["roc", "precision_recall", "average_precision"]
@@ -264,7 +264,7 @@ class SweepResult(Result):
             for counts in (corrected.counts, counts_at(whole.double(), place))
         )
         method = "held-out tenths, posterior" + self._held_text(index, corrected)
-        low, high = torch.minimum(found.low, at_chosen.low), torch.maximum(found.high, at_chosen.high)
+        low, high = outermost(found.low, found.high, at_chosen.low, at_chosen.high)
         return replace(found, low=low, high=high, method=method)
 
     def _held_out(self, index: int, histogram: Tensor, generator: torch.Generator | None) -> HeldOut:
@@ -307,7 +307,7 @@ class SweepResult(Result):
             at = torch.tensor(kept)
             estimate, values = partial_area_at(pooled(histogram), at), partial_area_at(drawn, at.expand(len(drawn)))
         low, high = quantiles(values, level)
-        low, high = torch.minimum(low, estimate), torch.maximum(high, estimate)
+        low, high = outermost(low, high, estimate)
         method = "stratified bootstrap" if histogram.ndim == 2 else "bootstrap of buckets"
         return Interval(estimate, low, high, level, method)
 
@@ -708,6 +708,5 @@ class SweepResult(Result):
 
     def _repr_html_(self) -> str:
         """Return the values as a table for notebooks."""
-        return html_table(
-            [["", type(self).__name__], *([row.name, f"{value:.3f}"] for row, value in self._rows.items())]
-        )
+        values = {row.name: {"value": value.item()} for row, value in self._rows.items()}
+        return Table({type(self).__name__: values})._repr_html_()

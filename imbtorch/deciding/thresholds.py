@@ -147,7 +147,7 @@ def _walked(chances: Tensor, starts: Sequence[int], error: float) -> Tensor:
     return reached
 
 
-# --- thresholds of a histogram of scores, their limits, and operating points ---
+# --- operating points ------------------------------------------------------------------------------------------------
 
 
 class Limit(NamedTuple):

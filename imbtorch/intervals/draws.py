@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
+import numpy as np
 import torch
 from scipy import special
 from torch import Tensor
@@ -93,7 +94,7 @@ def student_quantile(level: float, freedom: Tensor) -> Tensor:
     return torch.as_tensor(special.stdtrit(degrees, (1 + level) / 2), device=freedom.device)
 
 
-# --- random confusion matrices, given counts: draws from a posterior, and resamples ---
+# --- draws -----------------------------------------------------------------------------------------------------------
 PriorName: TypeAlias = Literal["auto", "jeffreys", "pooled", "uniform"]
 Prior: TypeAlias = PriorName | Tensor
 Totals: TypeAlias = Literal["drawn", "fixed"]
@@ -204,7 +205,7 @@ def scaled(values: Tensor, factors: Tensor, groups: Tensor) -> Tensor:
     return result
 
 
-def summed(values: Tensor, groups: Tensor, number: int) -> Tensor:
+def sums_by_group(values: Tensor, groups: Tensor, number: int) -> Tensor:
     """Sum the rows of ``values`` by sorted groups, in a fixed order, so that sums are reproducible on GPUs as well."""
     lengths = torch.bincount(groups, minlength=number)
     return torch.segment_reduce(values, "sum", lengths=lengths, axis=0, unsafe=True)
@@ -313,8 +314,8 @@ class CountsPosterior:
         drawn = gammas(self.actual + 0.5, samples, generator)
         matrix = self.rows // self.size
         count = self.number // max(self.size, 1)
-        sums = summed(drawn, matrix, count)
-        number = summed(self.actual, matrix, count)
+        sums = sums_by_group(drawn, matrix, count)
+        number = sums_by_group(self.actual, matrix, count)
         return drawn * (number.unsqueeze(-1) / sums).index_select(0, matrix)
 
     def mean(self, rates: Tensor, totals: Tensor) -> Tensor:
@@ -369,7 +370,7 @@ class Draws:
                 cells = scaled(cells, posterior.clean_cells.unsqueeze(-1), each)
         elif variant == "hopeless":
             right = right * posterior.hit.unsqueeze(-1)
-        scale = ratio(self.totals, right + lump + summed(cells, posterior.cell_rows, len(right)))
+        scale = ratio(self.totals, right + lump + sums_by_group(cells, posterior.cell_rows, len(right)))
         return scaled(cells, scale, posterior.cell_rows), right * scale, lump * scale
 
     def matrices(self, kind: str, variant: str) -> Tensor:
@@ -398,7 +399,7 @@ class Draws:
         for some, into in zip(*(blocks(each, cells.shape[-1]) for each in (posterior.by_column, errors)), strict=True):
             torch.index_select(cells, 0, some, out=into)
         columns = posterior.cell_columns.index_select(0, posterior.by_column)
-        predicted = (correct + summed(errors, columns, posterior.number)).scatter_add_(0, self.column, lump)
+        predicted = (correct + sums_by_group(errors, columns, posterior.number)).scatter_add_(0, self.column, lump)
         shape = (cells.shape[-1], *posterior.shape[:-1])
         return Margins(*(part.t().reshape(shape) for part in (correct, actual, predicted)))
 
@@ -438,7 +439,7 @@ def _wrong_cells(actual: Tensor, predicted: Tensor) -> Tensor:
     return off & (actual > 0).unsqueeze(-1) & seen.unsqueeze(-2)
 
 
-def checked_prior(prior: Prior, size: int) -> None:
+def check_prior(prior: Prior, size: int) -> None:
     """Raise for an invalid prior of K classes."""
     if isinstance(prior, Tensor):
         if prior.shape != (size, size) or not bool(((prior > 0) & prior.isfinite()).all()):
@@ -478,6 +479,20 @@ def multinomial(shares: Tensor, totals: Tensor, generator: torch.Generator | Non
     return counts
 
 
+def resampled_cells(counts: Tensor, samples: int) -> Tensor:
+    """Draw all samples of whole counts ``[..., C]`` with replacement, with a fixed seed, float64 ``[samples, ..., C]``.
+
+    NumPy's multinomial distribution takes many draws at the same shares at once, which chained binomials do not.
+    """
+    cells = counts.flatten()
+    held = cells.nonzero().flatten()
+    shares = (cells[held] / cells.sum()).numpy()
+    times = np.random.default_rng(0).multinomial(int(cells.sum()), shares, samples)
+    drawn = torch.zeros(samples, len(cells), dtype=torch.float64)
+    drawn[:, held] = torch.from_numpy(times).double()
+    return drawn.view(samples, *counts.shape)
+
+
 def effective_samples(clusters: Tensor, event_dims: int) -> Tensor:
     """Compute the effective number of independent targets of each class in clusters, ``[..., K]``.
 
@@ -510,6 +525,15 @@ def worth_of_hits(hits: Tensor, actual: Tensor, place: int) -> Tensor:
     return ratio(total**2, total + (squares - total) * rho)
 
 
+def times_drawn(
+    shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device | None = None
+) -> Tensor:
+    """Draw clusters with replacement; return how often each of M was drawn, float64 of the shape ``[..., M]``."""
+    chosen = torch.randint(shape[-1], shape, device=device, generator=generator)
+    times = torch.zeros(shape, dtype=torch.float64, device=device)
+    return times.scatter_add_(-1, chosen, torch.ones_like(times))
+
+
 def clusters_drawn(
     counts: Tensor, samples: int, generator: torch.Generator | None, event_dims: int
 ) -> Iterator[Tensor]:
@@ -522,8 +546,6 @@ def clusters_drawn(
     flat = counts.reshape(-1, number, event.numel())
     sizes = chunks(samples, len(flat) * max(event.numel(), number), counts.device)
     for some in announced(sizes, samples, "a cluster bootstrap", "fewer draws= shorten it"):
-        chosen = torch.randint(number, (some, len(flat), number), device=counts.device, generator=generator)
-        times = counts.new_zeros(some, len(flat), number)
-        times.scatter_add_(-1, chosen, torch.ones_like(times))
+        times = times_drawn((some, len(flat), number), generator, counts.device)
         drawn = torch.einsum("sbm,bmc->sbc", times, flat)
         yield drawn.reshape(some, *counts.shape[: -event_dims - 1], *event)

@@ -17,8 +17,8 @@ from imbtorch.intervals.draws import (
     CountsPosterior,
     Prior,
     Totals,
+    check_prior,
     checked_counts,
-    checked_prior,
     checked_whole,
     chunks,
     clusters_drawn,
@@ -119,92 +119,34 @@ def posterior(
     *,
     totals: Totals = "drawn",
 ) -> Interval | dict[str, Interval]:
-    """Compute the posterior interval of a measure, given counts.
+    """Compute the posterior interval of a measure, given counts of independent samples.
 
-    The rates of each true class have a Dirichlet distribution. The values of the measure on draws of the rates give
-    equal-tailed bounds. The class totals decide which question the interval answers:
+    The rates of each true class have a Dirichlet distribution; the values of the measure on draws of the rates give
+    equal-tailed bounds. They are widened so that they cover the true value about as often as ``level`` says, and always
+    include the estimate. ``examples/intervals.md`` describes priors and widening, ``examples/coverage.md`` the coverage
+    in simulations.
 
-    - ``totals="drawn"``: the test set is a random sample of a population, so the totals are uncertain as well. They are
-      drawn from Dirichlet(totals + 1/2). Intervals of measures that use the totals get wider (precision, F-score, the
-      imbalance accuracy measure IAM, the Matthews correlation coefficient MCC); intervals of recall, balanced accuracy
-      and G-mean do not.
-    - ``totals="fixed"``: the classes were sampled by quota, or the value at exactly these class shares is meant. Both
-      are the same if rows are rescaled to other shares (:func:`imbtorch.at_prevalence`).
-
-    The prior is one sample for each class, with a right and a wrong part:
-
-    - ``"jeffreys"``: half and half, for values of single classes. It would bias the mean of many classes.
-    - ``"pooled"``: m right and 1 - m wrong, for averages over classes; m = (sum of recalls + 1/2) / (K + 1) over the K
-      classes with targets. It would bias a single rare class towards the mean of the others. For two classes it is half
-      and half.
-    - ``"auto"``: ``"pooled"`` for a measure with one value for each matrix, ``"jeffreys"`` for a measure with several
-      values, such as ``[..., K]``; both from the same draws. To read one class of many, keep its value in a last
-      dimension: ``lambda counts: recall(counts, "none")[..., [3]]``.
-    - ``"uniform"``: one sample right and one wrong. For binary balanced accuracy this gives the posterior of Brodersen
-      et al. (2010).
-    - pseudo-counts ``[K, K]`` of the cells.
-
-    The wrong part falls into one empty cell of the row, another in each draw. Spread over all of them, it would imply
-    that none of them can have a large rate.
-
-    Five rules widen the bounds, but never beyond the outermost draw or the value without errors:
-
-    - A class without errors, without hits, or without false predictions is also drawn with exactly none.
-    - For a curved measure, the mean of its draws differs from its value at the mean draw. The bounds move outwards by
-      twice that difference.
-    - Averages over three or more classes with the pooled prior are as uncertain as a test set makes them: the recall of
-      n samples has the variance r (1 - r) / n, its draws only r (1 - r) / (n + 2), and the prior moves their mean. The
-      distance of the bounds from the value at the mean draw is multiplied by sqrt(1 + sum_i 2 w_i / n_i) and by the
-      ratio of Student's t to the normal quantile, with 1 / (sum_i w_i^2 / (n_i - 1)) degrees of freedom (Welch and
-      Satterthwaite; at least 8), and counted from the estimate. The weight w_i of a class is the squared correlation of
-      its recall with the value over the draws.
-    - Averages over three or more classes that compare targets with predictions, such as IAM, are biased in small
-      classes. Recalls and false-positive rates are shrunk to the spread that chance does not explain, and 200 test sets
-      are drawn from them. The bounds include those less the bias. A function of matrices gets this rule if it also
-      takes :class:`~imbtorch.Margins`.
-    - The interval always includes the estimate.
-
-    Means over classes and their intervals leave out classes without targets. Do not read them as intervals over
-    all classes: in simulations of sets that lack a class, intervals of balanced accuracy covered the value over all
-    classes in a quarter of the sets or fewer. The bounds are nan for a value that depends only on a class without
-    targets, such as its recall.
-
-    ``examples/coverage.py`` simulates the coverage of 95% intervals, also of other packages (``examples/coverage.md``:
-    two classes of 3 to 1000 samples; 3, 10, 50 classes of 1000 falling to 3; totals fixed and drawn; recalls 0.1 to
-    0.999; errors spread and concentrated; long tails of up to a hundred classes). In the long tails the mean is 0.95 or
-    more for each measure. The lowest coverages are:
-
-    - balanced accuracy and G-mean of three classes, one of which has five samples: 0.87 and 0.88;
-    - balanced accuracy of fifty classes with a recall of 0.7: 0.88;
-    - IAM of a hundred classes, half of which have five samples and a recall of 0.7: 0.86;
-    - the recall of one of fifty classes: 0.86.
-
-    Intervals of G-mean of ten or more classes are too wide; they cover 0.95 to 1.
-
-    These results do not apply to minima over classes or groups, to weighted counts, nor to samples that
-    resemble each other (use :func:`bootstrap` with clusters). Labels of ``[..., L, 2, 2]`` (``event_dims=3``) are drawn
-    independently of each other. If the same samples are hard for several labels, their mean is less certain than its
-    interval (coverage down to 0.59 in simulations of 20 labels); if many labels have few positives, the prior of each
-    moves the mean (0.84 for 20 independent labels with five positives). Then count each sample as a cluster (0.91 and
-    more there); :func:`bootstrap` has an example.
+    Means over classes leave out classes without targets; the bounds of a value that depends only on such a class are
+    nan. Use :func:`bootstrap` with clusters for samples that resemble each other, also for labels of the same samples.
 
     Args:
         measure: name in the catalogue, averaged as in a report: of two classes, recall is that of the positive class
             (``functools.partial(imbtorch.recall, average="macro")`` is the mean of both), and ``event_dims=3`` averages
             over labels. Or function of ``[..., K, K]`` with one value ``[...]``, or several values such as
             ``[..., K]``, for each matrix; functions of this package are averaged like their names. Or name -> measure,
-            all of the same draws. From 16 classes on, measures of :mod:`imbtorch.measures` that take
-            :class:`~imbtorch.Margins`, and callables whose attribute ``needs_matrix`` is False, get margins, which is
+            all of the same draws. From 16 classes on, measures that take :class:`~imbtorch.Margins` get them, which is
             many times as fast.
         counts: ``[..., K, K]`` counts, not rates; they need not be whole.
-        prior: name of a prior, or pseudo-counts, as above.
+        prior: prior of each class: ``"jeffreys"`` for values of single classes, ``"pooled"`` for averages over classes,
+            ``"auto"`` chooses one of them by the shape of the value; ``"uniform"``; or pseudo-counts ``[K, K]``.
         draws: number of draws.
         level: nominal coverage of the interval, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
         keep_draws: keep the values of the draws.
         event_dims: number of last dimensions of the counts that one value is made of: 2 for a matrix, 3 for a measure
             that computes one value from all labels of ``[..., L, 2, 2]``.
-        totals: ``"drawn"`` or ``"fixed"`` class totals, as above.
+        totals: ``"drawn"`` if the samples are a random sample of the population, so that class totals are uncertain;
+            ``"fixed"`` if classes were sampled by quota, or the value at these class shares is meant.
 
     Returns:
         :class:`Interval`, or name -> interval, on the CPU.
@@ -224,7 +166,7 @@ def posterior(
     check_draws(draws, level, generator)
     check_choice("totals", totals, get_args(Totals))
     wide = checked_counts(counts, event_dims)
-    checked_prior(prior, wide.shape[-1])
+    check_prior(prior, wide.shape[-1])
     measures = measures_of_counts(measure, wide, event_dims)
     source = CountsPosterior(wide, prior, totals)
     found = _drawn(measures, wide, source, (wide, totals), draws, level, generator, keep_draws, event_dims)
@@ -299,10 +241,8 @@ class _Measured:
         low = torch.stack([end[0] for end in ends]).amin(0)
         high = torch.stack([end[1] for end in ends]).amax(0)
         plain, at_mean_draw = parts["plain"], self.of(at_mean[self.kind])
-        shift = 2 * (at_mean_draw - plain.mean(0))
-        shift = torch.where(shift.isfinite(), shift, 0.0)  # infinite draws have no mean
         perfect = self.of(torch.diag_embed(counts.sum(-1)))  # nan for a class that has neither targets nor predictions
-        lower, upper = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
+        lower, upper = moved_outwards(low, high, 2 * (at_mean_draw - plain.mean(0)))  # infinite draws have no mean
         if self.kind == "average" and recalls is not None:
             wider = self._dispersion(plain, recalls, counts, level)
             spread = [wider * (end - at_mean_draw) for end in (low, high)]
@@ -312,11 +252,11 @@ class _Measured:
                 torch.maximum(upper, self.estimate + spread[1]),
             )
         if self.bias is not None:
-            lower, upper = torch.minimum(lower, lower - self.bias), torch.maximum(upper, upper - self.bias)
+            lower, upper = moved_outwards(lower, upper, -self.bias)
         least, most = (torch.stack([end(each, 0) for each in parts.values()]) for end in (torch.amin, torch.amax))
         low = torch.minimum(low, torch.maximum(lower, torch.fmin(least.amin(0), perfect)))
         high = torch.maximum(high, torch.minimum(upper, torch.fmax(most.amax(0), perfect)))
-        low, high = torch.minimum(low, self.estimate), torch.maximum(high, self.estimate)
+        low, high = outermost(low, high, self.estimate)
         absent = (counts.sum(-1) == 0).flatten(counts.ndim - self.event_dims).any(-1)
         absent = absent.reshape((*absent.shape, *[1] * (low.ndim - absent.ndim)))
         unknown = absent & (high - low <= 1e-12)  # equal in all draws: it depends only on a class without targets
@@ -465,40 +405,16 @@ def bootstrap(
     *,
     clusters: bool = False,
 ) -> Interval | dict[str, Interval]:
-    """Compute the percentile bootstrap interval of a measure, from resampled test sets.
+    """Compute the bootstrap interval of a measure, from resampled test sets or clusters.
 
     Resampling the cells of the matrix has the same distribution as resampling the samples, at a cost that does not
     depend on their number. For rare classes use :func:`posterior`: a class without errors in the test set has none in
     any resample.
 
-    With ``clusters=True`` whole clusters are resampled. The pixels of an image, the frames of a video or the visits of
-    a patient resemble each other, so that a thousand pixels of one image carry far less information than a thousand
-    independent samples. The bounds are the outermost of two intervals:
-
-    - Percentiles of few clusters are too narrow. They are stretched about the estimate by t / z * sqrt(M / (M - 1))
-      with the quantiles t and z of Student's and the normal distribution. The degrees of freedom are
-      3 (sum of d^2)^2 / (sum of d^4) - 3, at least 2 and at most M - 1, where d is the change of the value when a
-      cluster is left out, less the mean change: some M - 1 for normal changes, fewer if few clusters hold most of the
-      samples that matter, such as those of a rare class. Then the bounds move outwards by twice the difference of the
-      estimate and the mean of the resamples, as in :func:`posterior`.
-    - Clusters without errors have none in resamples, and few clusters with a recall near one tend to lack the bad ones.
-      Therefore :func:`posterior` draws, with fixed class totals, from the effective number of samples of each class. It
-      is that of a beta-binomial distribution, with an upper bound of the correlation within clusters, or the effective
-      number of clusters if the class has no errors or no hits.
-
-    Averages over three or more classes that compare targets with predictions, such as IAM, are biased in small classes,
-    as :func:`posterior` says. The bias is simulated for test sets of as many samples as the clusters are worth, and the
-    bounds of both intervals include those less the bias. Intervals of IAM of a hundred classes then cover the true
-    value in 0.97 of the sets if each cluster holds all classes, but in 0.70 if it holds few.
-
-    Stretched bounds end at the outermost value of all resamples and draws, and of predictions that are all right or all
-    wrong. Clusters without samples take no part, and resamples without a class that a value needs are left out for it.
-
-    ``examples/coverage.md`` has the coverage for 5 to 300 clusters, with rare classes, classes in two or three clusters
-    and recalls near one: 0.92 and more, except 0.84 for a recall of 0.97 in 15 clusters with a correlation of 0.5, and
-    0.75 to 0.93 if recalls fall with the size of clusters of a Pareto distribution, whatever their number: large
-    clusters that did not come have lower recalls. Therefore ``method`` names the largest cluster if it is more than
-    thrice as large as the mean.
+    With ``clusters=True`` whole clusters are resampled, such as the visits of a patient or the pixels of an image,
+    which resemble each other. ``examples/intervals.md`` describes how their bounds are widened. ``method`` of the
+    result names the largest cluster if it is more than thrice as large as the mean: where recalls fall with the size of
+    clusters, intervals are too narrow (``examples/coverage.md``).
 
     Args:
         measure: name in the catalogue, function of counts, or name -> measure, all of the same resamples; as in
@@ -605,11 +521,9 @@ def of_clusters(
         estimate, (low, high) = own.estimate, quantiles(drawn, level, of_defined=True)
         wider, finite = stretch(measure, clusters, counts, level, event_dims), estimate.isfinite()
         low, high = (torch.where(finite, estimate + wider * (end - estimate), end) for end in (low, high))
-        shift = 2 * (estimate - drawn.nanmean(0))
-        shift = torch.where(shift.isfinite(), shift, 0.0)
-        low, high = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
+        low, high = moved_outwards(low, high, 2 * (estimate - drawn.nanmean(0)))
         if own.bias is not None:
-            low, high = torch.minimum(low, low - own.bias), torch.maximum(high, high - own.bias)
+            low, high = moved_outwards(low, high, -own.bias)
         assert own.draws is not None
         ends = [values(measure, each, event_dims).unsqueeze(0) for each in (right, right.roll(1, -1))]
         reached = torch.cat((drawn, own.draws, *ends))
@@ -657,6 +571,19 @@ def jackknife(measure: Measure, clusters: Tensor, pooled: Tensor, event_dims: in
 
 
 # --- shared with other modules --------------------------------------------------------------------------------------
+
+
+def outermost(low: Tensor, high: Tensor, *ends: Tensor) -> tuple[Tensor, Tensor]:
+    """Widen bounds where necessary, so that they include further values; nan stays."""
+    for end in ends:
+        low, high = torch.minimum(low, end), torch.maximum(high, end)
+    return low, high
+
+
+def moved_outwards(low: Tensor, high: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the outermost of bounds and of the same bounds shifted; an infinite shift is left out."""
+    shift = torch.where(shift.isfinite(), shift, 0.0)
+    return torch.minimum(low, low + shift), torch.maximum(high, high + shift)
 
 
 def class_shares(drawn: Tensor, recalls: Tensor, places: tuple[int, ...]) -> Tensor:

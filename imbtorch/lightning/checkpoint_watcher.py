@@ -47,6 +47,8 @@ class TrainingPoint(NamedTuple):
             return cls.of_checkpoint(torch.load(path, map_location="cpu", mmap=True, weights_only=True))
         except (RuntimeError, pickle.UnpicklingError):  # an old format, or objects that are not safe to load
             return None
+        except (ValueError, LookupError, TypeError, AttributeError, EOFError):  # a damaged file, or no checkpoint
+            return None
 
 
 class CheckpointWatcher:

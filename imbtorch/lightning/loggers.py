@@ -23,7 +23,7 @@ class _Figure:
 
 
 @dataclass(frozen=True)
-class _Table:
+class _LoggedTable:
     """A table, its optimizer step, and the name of its file with loggers that write one."""
 
     name: str
@@ -50,7 +50,7 @@ class _Adapter:
 
     def figure(self, logger: Any, given: _Figure) -> None: ...
 
-    def table(self, logger: Any, given: _Table) -> None: ...
+    def table(self, logger: Any, given: _LoggedTable) -> None: ...
 
 
 class _TensorBoard(_Adapter):
@@ -59,7 +59,7 @@ class _TensorBoard(_Adapter):
     def figure(self, logger: Any, given: _Figure) -> None:
         logger.experiment.add_figure(given.name, given.figure, global_step=given.step)
 
-    def table(self, logger: Any, given: _Table) -> None:
+    def table(self, logger: Any, given: _LoggedTable) -> None:
         markdown = "\n".join(f"    {line}" for line in str(given.table).splitlines())
         logger.experiment.add_text(given.name, markdown, global_step=given.step)
 
@@ -70,7 +70,7 @@ class _WeightsAndBiases(_Adapter):
     def figure(self, logger: Any, given: _Figure) -> None:
         logger.log_image(key=given.name, images=[given.figure], step=given.step)
 
-    def table(self, logger: Any, given: _Table) -> None:
+    def table(self, logger: Any, given: _LoggedTable) -> None:
         head, *cells = given.table.to_rows()
         logger.log_table(key=given.name, columns=head, data=cells, step=given.step)
         notes = [[note] for note in given.table.notes]
@@ -83,7 +83,7 @@ class _MLflow(_Adapter):
     def figure(self, logger: Any, given: _Figure) -> None:
         logger.experiment.log_figure(logger.run_id, given.figure, f"figures/{given.file}.png")
 
-    def table(self, logger: Any, given: _Table) -> None:
+    def table(self, logger: Any, given: _LoggedTable) -> None:
         logger.experiment.log_text(logger.run_id, f"{given.table}\n", f"{given.file}.txt")
 
 
@@ -93,7 +93,7 @@ class _Comet(_Adapter):
     def figure(self, logger: Any, given: _Figure) -> None:
         logger.experiment.log_figure(figure_name=given.name, figure=given.figure, step=given.step)
 
-    def table(self, logger: Any, given: _Table) -> None:
+    def table(self, logger: Any, given: _LoggedTable) -> None:
         logger.experiment.log_text(str(given.table), step=given.step, metadata={"name": given.name})
 
 
@@ -107,7 +107,7 @@ class _CSV(_Adapter):
         folder.mkdir(parents=True, exist_ok=True)
         given.figure.savefig(folder / f"{given.file}.png", dpi=120)
 
-    def table(self, logger: Any, given: _Table) -> None:
+    def table(self, logger: Any, given: _LoggedTable) -> None:
         folder = Path(logger.log_dir)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{given.file}.txt").write_text(f"{given.table}\n", encoding="utf-8")
@@ -152,10 +152,10 @@ def log_table(logger: Any, name: str, table: Table, step: int) -> bool:
     Returns:
         True if the logger took it.
     """
-    return _handed(logger, _Table(name, table, step, file_name(name)))
+    return _handed(logger, _LoggedTable(name, table, step, file_name(name)))
 
 
-def _handed(logger: Any, given: _Figure | _Table) -> bool:
+def _handed(logger: Any, given: _Figure | _LoggedTable) -> bool:
     """Pass a figure or table to the adapter; turn its errors into a warning, so that training goes on."""
     adapter = next((adapter for adapter in ADAPTERS if adapter.fits(logger)), None)
     if adapter is None:

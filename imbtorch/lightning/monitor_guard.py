@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +16,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data.distributed import DistributedSampler
 from torchmetrics import MetricCollection
 from torchmetrics.metric import jit_distributed_available
-from torchmetrics.wrappers import MetricTracker
 from torchmetrics.wrappers.abstract import WrapperMetric
 
 from imbtorch.compat import (
     LIGHTNINGS_SAMPLER_WARNING,
-    batch_value,
-    batches_before_resuming,
     callback_of,
     ignore_warnings,
     logged,
@@ -38,13 +34,10 @@ from imbtorch.lightning.base import Callback, is_fitting, reports, shared_result
 from imbtorch.measures.traits import by_any_name
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
-from imbtorch.metrics.state import RunningTraining, SyncedMetric
+from imbtorch.metrics.state import SyncedMetric
 from imbtorch.suggestions import nearest_name, one_slip_apart
 
 LoggedMetric: TypeAlias = SyncedMetric | ReportedValue
-
-COMMON = {-1.0, 0.0, 0.5, 1.0}  # values that many measures have in the first epochs
-
 
 MISSED_NAME = "Early stopping conditioned on metric"  # begin of its error, which may come before the guard looks
 REMEDIES = {  # part of an error of Lightning about what a module logged -> its likely cause
@@ -65,12 +58,9 @@ class _Guard:
         self._replaces_lightnings_warning = False
         self._held: dict[str, int] = {}  # path of a metric -> its updates when this epoch or evaluation began
         self._updated: dict[str, str] = {}  # path of a metric -> stage whose first batch updated it last
-        self._batches = self._skipped = 0  # batches of this evaluation; batches that it saw before the fit resumed
         self._counted: set[str] = set()  # paths of the metrics that its first batch updated
         self._compared_names = False
         self._logged_as: dict[str, str | None] = {}  # logged name -> path of the metric that a fit logged first
-        # monitor, and whether it is compared by batches -> names of the metrics that it always equalled, and its values
-        self._equals: dict[tuple[str, bool], tuple[set[str] | None, set[float]]] = {}
 
     # --- processes that count together --------------------------------------------------------------------------------
 
@@ -78,7 +68,6 @@ class _Guard:
         """Check that counts are summed over the right processes, before the first batch."""
         self._check_processes(trainer, pl_module)
         self._logged_as = {}
-        RunningTraining.watched = {id(metric) for _, metric in _metrics(pl_module)}
 
     def _check_processes(self, trainer: Any, module: nn.Module) -> None:
         """Raise if several processes cannot sum their counts; warn if some of them get the same samples."""
@@ -114,7 +103,7 @@ class _Guard:
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Let Lightning's warnings through again, once the loaders are made; check processes if nothing is trained."""
         self._stop_ignoring()
-        self._batches, self._skipped, self._counted = 0, batches_before_resuming(trainer), set()
+        self._counted = set()
         if not is_fitting(trainer):
             self._check_processes(trainer, pl_module)
 
@@ -123,7 +112,6 @@ class _Guard:
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Let Lightning's warnings through again, also if nothing was validated; let sweeps decide again."""
         self._stop_ignoring()
-        RunningTraining.epoch = None
         _let_sweeps_decide(pl_module, True)
         self._held, self._compared_names = {}, False
 
@@ -153,9 +141,8 @@ class _Guard:
     # --- counts of an earlier or interrupted epoch --------------------------------------------------------------------
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Note the epoch, and which metrics hold counts before the first batch."""
+        """Note which metrics hold counts before the first batch."""
         if batch_idx == 0:
-            RunningTraining.epoch = id(trainer), trainer.current_epoch
             self._held = _updates(pl_module)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
@@ -163,13 +150,11 @@ class _Guard:
         if batch_idx == 0:
             self._check_logged_reports(trainer, pl_module)
             self._warn_of_earlier_counts(trainer, pl_module, "training")
-            self._compare_plain_monitors(trainer, pl_module, of_batch=True)
 
     def on_validation_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Note which metrics hold counts before the first batch."""
-        self._batches += 1
         if batch_idx == dataloader_idx == 0:
             self._held = _updates(pl_module)
 
@@ -180,7 +165,6 @@ class _Guard:
         if batch_idx == dataloader_idx == 0:
             self._check_logged_reports(trainer, pl_module)
             self._warn_of_earlier_counts(trainer, pl_module, "validation")
-            self._compare_plain_monitors(trainer, pl_module, of_batch=True)
 
     on_test_batch_start = on_validation_batch_start
 
@@ -222,7 +206,6 @@ class _Guard:
         A metric that held earlier counts keeps them all. So do metrics of training, whose epoch may be resumed.
         """
         self._stop_ignoring()
-        RunningTraining.epoch = None
         for begin, remedy in REMEDIES.items():
             if begin in str(exception) and any(_metrics(pl_module)):
                 self._warn(trainer, begin, remedy)
@@ -251,10 +234,8 @@ class _Guard:
         """Hand rules to averaged models; check the values that validation logged, and the samples that it saw."""
         _hand_rules_to_averages(trainer, pl_module)
         self._check_resets(trainer, pl_module)
-        self._warn_of_missing_batches(trainer, pl_module)
         if is_fitting(trainer):
             self._check_run(trainer, pl_module)
-            self._compare_plain_monitors(trainer, pl_module)
             if not trainer.sanity_checking and not self._compared_names:
                 self._check_names(trainer, pl_module)
         elif self._is_first(trainer):
@@ -273,7 +254,6 @@ class _Guard:
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Check values that the module logged at the end of the last epoch, after this callback was called."""
         self._check_run(trainer, pl_module)
-        self._compare_plain_monitors(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Check the values that training logged."""
@@ -282,7 +262,6 @@ class _Guard:
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Check the values that the module logged at the end of the last training epoch."""
         self._check_run(trainer, pl_module)
-        self._compare_plain_monitors(trainer, pl_module)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Check once more before a checkpoint is written."""
@@ -343,17 +322,6 @@ class _Guard:
                     f"name; write {call}"
                 )
 
-    def _warn_of_missing_batches(self, trainer: Any, module: nn.Module) -> None:
-        """Warn if a fit went on in the middle of a validation, without the counts of the batches before."""
-        if self._skipped and is_fitting(trainer) and any(True for _ in _metrics(module)):
-            self._warn(
-                trainer,
-                "resumed",
-                f"this fit went on in the middle of a validation, of which it saw {self._batches} of "
-                f"{self._batches + self._skipped} batches, so its values are not of all samples; those of the next one "
-                "are",
-            )
-
     def _check_resets(self, trainer: Any, module: nn.Module) -> None:
         """Raise if a metric that this evaluation updated was reset after it was logged, before it was computed."""
         counters = {id(_counter_of(value)): name for name, value in _logged_metrics(trainer)}
@@ -412,43 +380,6 @@ class _Guard:
                 f"processes, and reset, and its monitors are checked{unchecked}",
             )
 
-    def _compare_plain_monitors(self, trainer: Any, module: nn.Module, of_batch: bool = False) -> None:
-        """Warn of a plain value that is monitored in the wrong mode of a metric that returns the same values.
-
-        One equal value may be chance. The metric must return the same value in every epoch, and two different ones.
-
-        Args:
-            trainer: the trainer.
-            module: its module.
-            of_batch: compare the values of the first batch rather than those of the epoch.
-        """
-        plain = _plain_values(trainer, of_batch) if is_fitting(trainer) and self._is_first(trainer) else {}
-        for key, value in plain.items():
-            names, values = self._equals.get((key, of_batch), (None, set()))
-            if names is None or names:
-                equal = [each for each in _returned(module) if math.isclose(value, each.value, rel_tol=1e-6)]
-                equal = [each for each in equal if names is None or each.name in names]
-                values = values | {value} - COMMON
-                self._equals[key, of_batch] = {each.name for each in equal}, values
-                if len(values) > 1 and equal:
-                    self._warn_of_plain_monitors(trainer, key, equal)
-
-    def _warn_of_plain_monitors(self, trainer: Any, key: str, equal: list[_Returned]) -> None:
-        """Warn of the monitors of a plain value in the wrong mode of the metrics that return the same values."""
-        names, codes = sorted({each.name for each in equal}), {each.code for each in equal if each.code}
-        code = "metric" if len(codes) > 1 else "".join(codes)
-        remedy = f", and log the metric itself, self.log({key!r}, {code}), so that its monitors are checked"
-        for who, monitored, mode in _monitors(trainer):
-            if monitored == key and all(each.better is (mode == "min") for each in equal):
-                direction, right = ("higher", "max") if mode == "min" else ("lower", "min")
-                self._warn(
-                    trainer,
-                    f"plain {key} of {who}",
-                    f"{who}(monitor={key!r}, mode={mode!r}) monitors a plain value that is always equal to "
-                    f"{' and '.join(names)}, of which {direction} is better, so it would act on the worst epoch. Write "
-                    f"mode={right!r}{remedy if code else ''}",
-                )
-
     def _is_first(self, trainer: Any) -> bool:
         """Return whether this guard is the first of the trainer: only that one warns and raises."""
         return self is next((each for each in trainer.callbacks if isinstance(each, _Guard)), self)
@@ -477,11 +408,8 @@ class MonitorGuard(_Guard, Callback):
       report logs only if it is built with another measure,
     - a monitored value without a known direction, such as dominance or a function of your own,
     - a value logged in place of the metric, with the monitors that therefore cannot be checked,
-    - a monitor with the wrong mode of such a value under any name, if it equals in every epoch what one metric of the
-      module returned, at two different values; -1, 0, 0.5 and 1 do not count, since many measures have them at first,
     - a metric that adds to the counts of an earlier epoch or of another stage, because nothing resets it,
     - two metrics that are logged under one name, and one metric that is logged for several dataloaders,
-    - the first validation of a fit that resumes in the middle of it, without the samples before,
     - tensor-parallel processes, which get the same samples, if a metric has no ``process_group``,
     - a ``DistributedSampler`` that repeats samples in validation or test. Lightning's own warning, which comes even if
       no sample is repeated, is suppressed in ``validate`` and ``test`` of modules with metrics of this package.
@@ -631,52 +559,6 @@ def _reportable(key: str, module: nn.Module) -> str:
         if measure in by_any_name() and (name in report.class_names or not name):
             return f"self.{path} logs it if it is built with {argument}=[..., {measure!r}]"
     return ""
-
-
-def _plain_values(trainer: Any, of_batch: bool) -> dict[str, float]:
-    """Return the monitored values that were logged as numbers, of the epoch or of its first batch."""
-    keys, values = {key for _, key, _ in _monitors(trainer)}, {}
-    for name, result in logged(trainer):
-        if name not in keys or not isinstance(result.value, Tensor):
-            continue
-        if not of_batch:  # what training logs is reset before the next epoch starts
-            value = trainer.callback_metrics.get(name) if trainer.training or not result.has_reset else None
-        elif result.has_reset:
-            value = None
-        elif result.meta.on_step:
-            value = batch_value(result)
-        else:
-            value = result.value / (result.cumulated_batch_size if result.meta.is_mean_reduction else 1)
-        if value is not None and not value.isnan():
-            values[name] = value.item()
-    return values
-
-
-class _Returned(NamedTuple):
-    """A value that a metric returned last: its name, code to log the metric if Lightning takes it, its direction."""
-
-    name: str
-    code: str
-    better: bool | None
-    value: float
-
-
-def _returned(module: nn.Module) -> Iterator[_Returned]:
-    """Yield the values that the metrics of a module returned last, for all samples and for a batch."""
-    kinds = (WrapperMetric, MetricTracker)
-    wrappers = [f"{path}." for path, child in module.named_modules() if isinstance(child, kinds)]
-    for path, metric in _metrics(module):
-        inside = path.startswith(tuple(wrappers))
-        for values in (metric.last_value, batch_value(metric)):
-            for name, value in (values if isinstance(values, dict) else {type(metric).__name__: values}).items():
-                one = metric[name] if isinstance(metric, SharedResult) and name in metric else metric
-                numbers = value.flatten().tolist() if isinstance(value, Tensor) else []
-                if len(numbers) == 1:
-                    code = "" if inside else f"self.{path}" + f"[{name!r}]" * (one is not metric)
-                    yield _Returned(name, code, one.higher_is_better, numbers[0])
-                else:
-                    better = one.higher_is_better
-                    yield from (_Returned(f"{name}[{at}]", "", better, number) for at, number in enumerate(numbers))
 
 
 def _updates(module: nn.Module) -> dict[str, int]:

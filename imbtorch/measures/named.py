@@ -273,7 +273,7 @@ def chosen_average(name: str, traits: Traits, counting: Counting, average: str |
     return average
 
 
-# --- resolution of measures, given by users as names or functions, to functions of the counts of a task ---
+# --- resolution of names and functions -------------------------------------------------------------------------------
 Measured: TypeAlias = Callable[..., Any] | str
 """Measure as users give it: a name of the catalogue, a function of counts, or a ``functools.partial`` of one."""
 

@@ -264,7 +264,7 @@ def _remedy(given: object, arguments: Mapping[str, Any]) -> str:
     if isinstance(given, tuple):
         return "; set the direction as an attribute of the function: function.higher_is_better = False"
     function = getattr(given, "measure", None)
-    if not isinstance(function, FunctionType) or not hasattr(given, "binary_only"):  # no metric of this package
+    if not isinstance(function, FunctionType) or not hasattr(given, "traits"):  # no metric of this package
         return ""
     if function not in CATALOGUE:
         return "; pass the function of its attribute measure"

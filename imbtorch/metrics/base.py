@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import partial
 from inspect import unwrap
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypedDict, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypedDict, get_args
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.compat import rank_zero, warn_once
-from imbtorch.counting.arguments import Layout, Task, Thresholds, checked_ids, spread
+from imbtorch.counting.arguments import Layout, Task, Thresholds
 from imbtorch.counting.batches import FAULTS, Batch
 from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.logits import PROBABILITIES, like_probabilities
@@ -56,9 +56,6 @@ class MetricArguments(TorchmetricsArguments, total=False):
     clusters: bool | None
 
 
-Listener: TypeAlias = Callable[..., object]
-"""Function of the predicted classes, the targets, a mask of the samples that were counted, and ids of clusters."""
-
 UNSURE = (
     "intervals need numbers of independent samples, and sums of weights are not such numbers; count without "
     "weighted=True, or resample the samples themselves together with their weights"
@@ -69,12 +66,6 @@ ONE_HOT = (
     "predictions and targets [N, C] look one-hot, but are counted as C positions of each sample; for samples of one "
     "class pass preds.argmax(1) and target.argmax(1), for samples with C labels use task='multilabel'"
 )
-KEPT = (
-    "frequency stands for samples that are not given one by one, so their predictions cannot be kept; leave "
-    "SelectionSummary(predictions=True) and other listeners out"
-)
-
-
 _UPDATES: dict[str, list[Any]] = {}
 """Methods ``update`` that classes outside this package define, by their name."""
 
@@ -85,12 +76,19 @@ class Counter(Protocol):
     """Interface of the objects that count batches, such as :class:`~imbtorch.counting.tasks.Counting`."""
 
     @property
+    def counting(self) -> Counting:
+        """Task and options by which predictions and targets are read."""
+
+    @property
     def name(self) -> str:
         """Identifier that differs between counters that count differently."""
 
     @property
     def length(self) -> int:
         """Number of cells of a state."""
+
+    def on(self, device: torch.device) -> Counter:
+        """Return the same counter with its tensors on a device, so that updates need not move them."""
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
         """Return an empty state."""
@@ -152,25 +150,22 @@ class CountsMetric(SummedState):
         check_choice("on_invalid", on_invalid, get_args(OnInvalid))
         counter = counter or counting
         super().__init__(f"{counter.name}{self._own_update}", counter.length, counting.dtype, **kwargs)
-        self._counting, self._counter, self._on_invalid = counting, counter, on_invalid
-        self._set_counting(counting.on(self._state.device))
+        self._counter, self._on_invalid = counter.on(self._state.device), on_invalid
         self.quiet = False  # True in Lightning's sanity check, whose few batches often lack classes
         self._already_warned: set[str] = set()
-        self._listeners: list[tuple[Listener, bool]] = []  # and whether it takes the ids of clusters
 
     def _apply(  # type: ignore[override]
         self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
     ) -> torch.nn.Module:
         """Move counts and thresholds to another device."""
         super()._apply(fn, exclude_state, recurse)
-        self._set_counting(self._counting.on(self._state.device))
+        self._counter = self._counter.on(self._state.device)
         return self
 
-    def _set_counting(self, counting: Counting) -> None:
-        """Replace the settings by the same ones on another device."""
-        if self._counter is self._counting:
-            self._counter = counting
-        self._counting = counting
+    @property
+    def _counting(self) -> Counting:
+        """Task and options by which samples are counted."""
+        return self._counter.counting
 
     def _reported(self, counts: Counts) -> Any:
         """Return the values that the metric reports for counts."""
@@ -212,33 +207,13 @@ class CountsMetric(SummedState):
 
         Raises:
             ValueError: for mismatched shapes or devices; for groups or weights if the metric was built without them;
-                for ``frequency`` with ``weighted=True``, with listeners (which keep predictions), or with clusters but
+                for ``frequency`` with ``weighted=True``, or with clusters but
                 without ids. On the CPU of a single process also for values that cannot be counted (see
                 ``on_invalid``). The counts then stay as they were.
             TypeError: for anything but dense tensors, and for floating targets.
         """
         batch = self._read(self._counter, preds, target, group, weight, cluster, frequency)
         self._counter.add_(self._writable(exclusive=not self._leads), batch, defer=self._defer)
-        if self._listeners:
-            self._notify_listeners(batch, target, cluster)
-
-    def _notify_listeners(self, batch: Batch, target: Tensor, cluster: Tensor | None) -> None:
-        """Call the listeners with the predictions, targets and ids of clusters of a batch."""
-        predicted = self._counting.predicted(batch)
-        for listener, clusters in self._listeners:
-            listener(*predicted, *([self._ids(batch, target, cluster)] if clusters else []))
-
-    def _ids(self, batch: Batch, target: Tensor, cluster: Tensor | None) -> Tensor | None:
-        """Return the id of the cluster of each counted sample, flat; None if there are neither ids nor clusters."""
-        if cluster is None:
-            if not self._counting.clusters and target.ndim <= self._counting.one_position:
-                return None
-            together = torch.distributed.is_available() and torch.distributed.is_initialized()
-            rank = torch.distributed.get_rank() if together else 0
-            first = (rank << 50) + (self._update_count << 30)  # other numbers in each batch and process
-            rows = torch.arange(target.shape[0] if target.ndim else 1, device=target.device)
-            cluster = (first + rows).view(target.shape[:1])
-        return spread("cluster", checked_ids(cluster), target, batch.target).flatten()
 
     def _read(
         self,
@@ -261,8 +236,6 @@ class CountsMetric(SummedState):
         if frequency is None and cluster is None and weight is None and group is None and counting.groups is None:
             return batch
         if frequency is not None:
-            if self._listeners:
-                raise ValueError(KEPT)
             batch = counting.with_frequency(batch, target, frequency, cluster)
         return counting.with_axes(batch, target, group, weight, cluster)
 
@@ -314,8 +287,6 @@ class CountsMetric(SummedState):
             state.add_(counted)
         else:
             self._counter.add_(state, batch, defer=lambda: True)
-        if self._listeners:
-            self._notify_listeners(batch, target, cluster)
         self._note_update()
         return self._value_of_a_batch(counter, counted)
 
@@ -551,26 +522,3 @@ class LocalCounts(TaskOptions, CountsMetric):
             )
         self._counting.add_counts_(self._writable(exclusive=True), counts)
         self._note_update()
-
-    def add_listener(self, listener: Listener, clusters: bool = False) -> None:
-        """Call a function after each batch, until :meth:`remove_listener`.
-
-        Its arguments are the predicted classes, the targets and a mask of the samples that were counted: int64, int64
-        and bool ``[n]``, on the device of the batch. The mask is False for samples of ``ignore_index``. With
-        ``clusters=True`` a fourth argument holds the ids of the clusters, int64 ``[n]``. Without ``cluster=ids`` each
-        sample has an id of its own. The argument is None if there are no ids, the metric was built without clusters and
-        each sample has one position. The call does not wait for the device. If the metric follows another one in a
-        compute group of a ``MetricCollection``, the function is not called.
-
-        >>> from imbtorch import ImbalanceAccuracy
-        >>> metric, heard = ImbalanceAccuracy("binary"), []
-        >>> metric.add_listener(lambda predicted, target, counted: heard.append(predicted[counted]))
-        >>> metric.update(torch.tensor([0.2, 0.9]), torch.tensor([0, 1]))
-        >>> heard
-        [tensor([0, 1])]
-        """
-        self._listeners.append((listener, clusters))
-
-    def remove_listener(self, listener: Listener) -> None:
-        """Stop calling a function that :meth:`add_listener` was given; unknown functions are ignored."""
-        self._listeners = [known for known in self._listeners if known[0] is not listener]

@@ -147,7 +147,7 @@ def shown(values: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return torch.cat(flat).to(shown_dtype()).unbind() if flat else ()
 
 
-# --- base of results of metrics with several values, which are frozen and independent of the metric ---
+# --- results ---------------------------------------------------------------------------------------------------------
 SCHEMA = 4  # version of pickled results; raise it when their contents change
 R = TypeVar("R", bound="Result")
 TOO_NARROW = (

@@ -6,6 +6,7 @@ import copy
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -57,14 +58,7 @@ if TYPE_CHECKING:
 
 # measures of all samples; all others are means over classes, which leave out classes without targets
 OVER_SAMPLES = frozenset(
-    (
-        accuracy,
-        cohen_kappa,
-        confusion_entropy,
-        expected_cost,
-        matthews_corrcoef,
-        relative_classifier_information,
-    )
+    (accuracy, cohen_kappa, confusion_entropy, expected_cost, matthews_corrcoef, relative_classifier_information)
 )
 
 
@@ -90,14 +84,8 @@ class ConfusionMatrixMetric(LocalCounts):
 
     measure: ClassVar[Callable[..., Tensor]]
     """Function of counts that is reported; a measure of the catalogue supplies the attributes that a class omits."""
-    averages: ClassVar[tuple[str, ...]] = ()
-    """Averages that the measure takes; empty for measures of the whole matrix."""
-    binary_only: ClassVar[bool] = False
-    """True for a measure of two classes only."""
-    reads_threshold: ClassVar[bool] = False
-    """True for a measure that reads the threshold at which predictions were made."""
-    key: ClassVar[str] = ""
-    """Name of the measure in reports."""
+    traits: ClassVar[Traits] = Traits()
+    """Traits of the measure in the catalogue; the attributes of the class, such as its direction, hold before them."""
     needs_matrix: bool = True
     """True for a measure that needs the whole matrix; False if it takes :class:`~imbtorch.counts.Margins` too."""
 
@@ -115,9 +103,8 @@ class ConfusionMatrixMetric(LocalCounts):
         if cls.measure in CATALOGUE and METRICS.setdefault(cls.measure, cls) is cls and cls.__doc__:
             cls.__doc__ = _full_docstring(cls)
         low, high = traits.value_range
-        known = {"plot_lower_bound": low, "plot_upper_bound": high}
-        known |= {name: value for name, value in vars(traits).items() if name != "value_range"}
-        for name, value in known.items():
+        known = {"traits": traits, "higher_is_better": traits.higher_is_better, "needs_matrix": traits.needs_matrix}
+        for name, value in {**known, "plot_lower_bound": low, "plot_upper_bound": high}.items():
             if name not in vars(cls):
                 setattr(cls, name, value)
 
@@ -359,7 +346,8 @@ class ConfusionMatrixMetric(LocalCounts):
 
     def _shown_arguments(self) -> dict[str, Any]:
         shown = super()._shown_arguments() | self.measure_arguments
-        if self.averages or (self.binary_only and self.task == "multiclass") or self.task == "multilabel":
+        of_classes = self.traits.averages or (self.traits.binary_only and self.task == "multiclass")
+        if of_classes or self.task == "multilabel":
             shown["average"] = self.average
         return shown
 
@@ -413,15 +401,8 @@ def _entries(function: Callable[..., Any]) -> dict[str, str]:
 def declared_traits(metric: ConfusionMatrixMetric | type[ConfusionMatrixMetric]) -> Traits:
     """Return the traits that a metric or its class declares for its measure."""
     bounds = metric.plot_lower_bound, metric.plot_upper_bound
-    return Traits(
-        metric.key,
-        metric.higher_is_better,
-        bounds,
-        metric.averages,
-        metric.binary_only,
-        metric.reads_threshold,
-        metric.needs_matrix,
-    )
+    own = {"higher_is_better": metric.higher_is_better, "needs_matrix": metric.needs_matrix, "value_range": bounds}
+    return replace(metric.traits, **own)  # type: ignore[arg-type]
 
 
 class ConfusionMatrix(ConfusionMatrixMetric):

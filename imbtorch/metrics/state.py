@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar, overload
+from typing import Any, Generic, NoReturn, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-from imbtorch.compat import updated_by_collection, warn_caller
+from imbtorch.compat import updated_by_collection
 from imbtorch.counting.arguments import cpu_by_default, refuse_arguments_of_others
 from imbtorch.counts import has_float64
 from imbtorch.suggestions import did_you_mean
@@ -65,18 +65,6 @@ def property_names(cls: type) -> list[str]:
     return [name for base in cls.__mro__ for name, value in vars(base).items() if isinstance(value, property)]
 
 
-class RunningTraining:
-    """Epoch of the trainer that runs in this process, which the guard of Lightning's trainers notes.
-
-    Attributes:
-        epoch: identity of the trainer and number of the epoch; None while no trainer trains.
-        watched: identities of the metrics of its module, about which the guard itself warns.
-    """
-
-    epoch: ClassVar[tuple[int, int] | None] = None
-    watched: ClassVar[set[int]] = set()
-
-
 class ProcessGroup:
     """Process group of a metric, which copies of the metric share and no other process knows."""
 
@@ -107,15 +95,11 @@ class SyncedMetric(Metric):
     Copies have the same ``process_group``. A process group cannot be pickled; pickling raises an error that says so.
 
     Attributes:
-        last_value: value that ``compute`` returned last, also after ``reset``; None before the first.
-        last_updates: number of updates of this process that ``last_value`` is of; None before the first.
+        last_updates: number of updates of this process that the last ``compute`` read; None before the first.
     """
 
-    last_value: Any = None
     last_updates: int | None = None
     _group = ProcessGroup()
-    _computed_in: tuple[int, int, int] | None = None  # trainer, epoch and updates when the counts were first computed
-    _told_of_epochs = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Keep TorchScript from compiling properties, which a scripted module does not read."""
@@ -218,31 +202,10 @@ class SyncedMetric(Metric):
                 ),
                 cpu_by_default(),
             ):
-                self.last_value, self.last_updates = compute(*args, **kwargs), self._update_count
-            if RunningTraining.epoch is not None:
-                self._warn_of_other_epochs(RunningTraining.epoch)
-            return self.last_value
+                value, self.last_updates = compute(*args, **kwargs), self._update_count
+            return value
 
         return wrapped
-
-    def _warn_of_other_epochs(self, epoch: tuple[int, int]) -> None:
-        """Warn if the counts of a metric outside the trained module were computed in an earlier epoch, too."""
-        trainer, number, updates = self._computed_in or (*epoch, self._update_count)
-        if self._computed_in is None:
-            vars(self)["_computed_in"] = (trainer, number, updates)
-        later = trainer == epoch[0] and number != epoch[1] and self._update_count > updates
-        if later and not self._told_of_epochs and id(self) not in RunningTraining.watched:
-            vars(self)["_told_of_epochs"] = True
-            warn_caller(
-                f"{type(self).__name__} was computed in an earlier epoch of this training and not reset since, so that "
-                "its values are of the samples of several epochs; call reset() after compute(), or make the metric an "
-                "attribute of the module and log the metric itself, which resets it"
-            )
-
-    def reset(self) -> None:
-        """Remove what was counted, and start anew."""
-        super().reset()
-        self._computed_in = None
 
     @contextmanager
     def sync_context(
@@ -382,7 +345,8 @@ class SummedState(SyncedMetric):
     def _misfit(self, value: object) -> str:
         """Describe the error in a state from outside; return an empty text if it fits."""
         if isinstance(value, Tensor) and value.dtype == self._state.dtype and value.shape == self._state.shape:
-            return ""
+            plain = value.layout == torch.strided and not (value.is_meta and not self._state.is_meta)
+            return "" if plain else f"state {self._state_name!r} must be a dense tensor with values"
         got = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         kind = str(self._state.dtype).removeprefix("torch.")
         return f"state {self._state_name!r} must be {kind} {list(self._state.shape)}, got {got}"
@@ -402,7 +366,7 @@ class SummedState(SyncedMetric):
     def reset(self) -> None:
         """Set all counts to zero, in place unless another object holds the tensor."""
         self._unsync_state()
-        self._update_count, self._computed_in = 0, None
+        self._update_count = 0
         self._forward_cache: Any = None
         self._note_change()
         if self._owned and not self._lent:
@@ -477,6 +441,8 @@ class SummedState(SyncedMetric):
                 )
             elif misfit := self._misfit(value):
                 error_msgs.append(misfit)
+            elif not bool((value.isfinite() & (value >= 0)).all()):
+                error_msgs.append(f"{key} holds counts below 0 or not finite, which no update gives")
             else:
                 self._writable(exclusive=True).copy_(value)
                 self._note_change()

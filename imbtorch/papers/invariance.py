@@ -10,7 +10,7 @@ from torch import Tensor
 
 from imbtorch.counting.arguments import check_generator, computed_on_cpu
 from imbtorch.counts import Measure, evaluated
-from imbtorch.tables import aligned
+from imbtorch.tables import Table
 
 BINARY = ("p1", "p2", "p3", "p4", "I3", "I4")
 ANY = ("permutation", "transpose", "scaling", "prior shift")
@@ -159,9 +159,9 @@ class InvarianceTable:
     def __str__(self) -> str:
         """Return aligned text."""
         columns = (*BINARY, *ANY, *NOISE)
-        numbers = [SOKOLOVA.get(column, "") for column in columns]
-        marks = [[name, *("+" if row[column] else "-" for column in columns)] for name, row in self.rows.items()]
-        return "\n".join(aligned([["", *columns], ["", *numbers], *marks], names_left=True))
+        rows = {"": {column: SOKOLOVA.get(column, "") for column in columns}}
+        rows |= {name: {each: "+" if row[each] else "-" for each in columns} for name, row in self.rows.items()}
+        return str(Table({"": rows}))
 
 
 def _binary_changes(counts: Tensor, generator: torch.Generator) -> dict[str, Tensor]:

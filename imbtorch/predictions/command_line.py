@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import importlib
+import io
 import math
 import sys
 import traceback
@@ -42,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: arguments after the name of the program; by default those of the process.
     """
+    for stream in (sys.stdout, sys.stderr):  # consoles of Windows know few letters; "\\u732b" is better than an error
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
     parser = _parser()
     try:
         options = parser.parse_args(arguments)

@@ -122,7 +122,7 @@ def _counts_for_shots(classes: int) -> str:
     )
 
 
-# --- values of each group of samples (site, dataloader, subgroup), and of the worst group ---
+# --- groups of samples -----------------------------------------------------------------------------------------------
 FEW_GROUPS = 20  # number of groups up to which the values of each group are reported by default
 LARGE = 100_000_000  # bytes of a state above which the constructor warns
 
@@ -179,7 +179,7 @@ def report_memory(counting: Counting) -> None:
         if not layout and counting.task == "multiclass" and counting.layout == "matrix":
             layout = "; state='margins' takes less"
         kept = [f"{counting.groups} groups"] * (counting.groups is not None)
-        kept += [f"{counting.table.buckets} buckets of clusters"] * counting.clusters
+        kept += [f"{counting.shape.buckets} buckets of clusters"] * counting.clusters
         warn_caller(
             f"the counts of {' times '.join(kept)} take {taken / 1e6:,.0f} MB, and twice as much during the sum over "
             f"processes{layout}"
@@ -232,7 +232,7 @@ def group_problems(counting: Counting, counts: Counts, names: Sequence[str]) -> 
     return texts
 
 
-# --- warning of values at a prevalence that one error more would change far more than the same values of the counts ---
+# --- too few samples for a prevalence --------------------------------------------------------------------------------
 FRAGILE = 0.1  # change by one error from which the first decimal of a value is chance
 
 

@@ -339,9 +339,6 @@ def _counts_of(at: Snapshot, group: int | None, clusters: bool | None) -> tuple[
     return counts, buckets
 
 
-# --- moved ---
-
-
 def rarest_text(row: Row, buckets: Tensor, class_names: Sequence[str]) -> str:
     """Return a text that names the class of a value which lies in few buckets; empty if none does."""
     held = (buckets.sum(-1) > 0).sum(0).tolist()  # [K], or [L, 2]

@@ -56,107 +56,47 @@ ARGUMENTS = {
 class ImbalanceReport(SharedResult, LocalCounts):
     """Report of many measures from one confusion matrix: update it once for each batch, and log all values.
 
-    Counts are exact across processes. In plain PyTorch and Fabric, ``compute()`` returns a dict of scalars::
-
-        report = ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"])
-        report.update(logits, y)  # for each batch
-        fabric.log_dict(report.compute())  # iam, cba, accuracy, ..., recall/cat, ...
-        print(report.table())  # and report.plot(), report.interval("iam")
-        report.reset()
-
-    In Lightning, log the report itself. Lightning then computes the values at the end of the epoch and resets it::
+    In plain PyTorch ``compute()`` returns a dict of scalars. In Lightning, log the report itself; it is then computed
+    over all processes and reset at the end of the epoch::
 
         self.val = ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"], prefix="val_")
         self.val.update(logits, y)  # in validation_step
         self.log_dict(self.val)  # in on_validation_epoch_end: val_iam, val_cba, ..., val_recall/cat, ...
 
-    Most programs need only the first eight arguments below. :meth:`update` takes class indices or scores,
-    like the single metrics. By default the report computes imbalance accuracy (``iam``), class balance accuracy
-    (``cba``), ``accuracy``, ``balanced_accuracy``, ``precision``, ``recall``, ``f1``, the geometric mean of recalls
-    (``gmean``) and the Matthews correlation coefficient (``mcc``); in the binary task also the index of balanced
-    accuracy (``iba``).
-
-    ``compute()`` and reading a single value (``report["iam"].compute()``, or logging it) sum the counts of all
-    processes, so all processes must read the same names in the same order. :meth:`table` and :meth:`plot` show the last
-    computed result and never communicate.
-
-    If the validation set was rebalanced, pass the class shares of deployment as ``prevalence``. All values are then
-    those that the same classifier would have at these shares (:func:`imbtorch.at_prevalence`). Precision, F-score,
-    accuracy, CBA, IAM and MCC change; recall, balanced accuracy and G-mean do not::
-
-        ImbalanceReport("binary", class_names=["ok", "fraud"], prevalence={"ok": 1000, "fraud": 1})
+    Several processes must read the same names in the same order; :meth:`result`, :meth:`table` and :meth:`plot` show
+    what was computed last and never communicate. Most programs need the first eight arguments only.
 
     Args:
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; required; without it an error lists the choices.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; required.
         num_classes: number of classes; by default the length of ``class_names``.
-        class_names: names of the classes (of the labels in the multilabel task), in the order of their indices; by
-            default their indices.
-        measures: measures over all classes, by default :meth:`default_measures`. Either a list of names in the
-            catalogue (``imbtorch/measures/README.md``), such as ``["iam", "mcc"]``, or a dict of your name -> measure.
-            A measure is a name in the catalogue, a function of the counts, or a ``functools.partial`` of one. A name
-            and the function of this package give the same value: in the binary task ``"f1"`` and ``f_score`` are the F1
-            of the positive class, and ``functools.partial(f_score, average="macro")`` is the mean of both classes. A
-            function of your own takes counts ``[K, K]`` and returns one value; with ``state="margins"`` it takes
-            :class:`~imbtorch.counts.Margins` (correct predictions, targets and predictions of each class). In the
-            multilabel task it takes the ``[2, 2]`` counts of each label, and its values are averaged. Set its attribute
-            ``higher_is_better`` to True or False; without it the value has no direction.
-        per_class: measures to report for each class as ``<measure>/<class>``, by default recall and precision of up to
-            20 classes, and none of more. Either a list of names: precision, recall, specificity, f1, fowlkes_mallows,
-            iou, npv, cba, iam, or a two-class measure such as dominance, computed for each class against the rest.
-            Or a dict of your name -> such a name, a function of this package or a ``functools.partial`` of one,
-            or a function of your own that takes ``[K, K]`` and returns ``[K]`` (in the multilabel task it takes the
-            ``[2, 2]`` of each label and returns one value).
-        intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
-            ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95% posterior interval
-            (:func:`imbtorch.statistics.posterior`), or with ``clusters`` of the cluster bootstrap
-            (:func:`imbtorch.statistics.bootstrap`), and are read like a confidence interval. They use 2,000 draws with
-            a fixed seed, so all processes agree. Their cost grows with K * K. They are nan, with a warning, for a value
-            that only a class without targets determines, such as the recall of that class. Minimum values
-            (``average="min"``) have no intervals, and :meth:`forward` returns no intervals for a batch.
+        class_names: names of the classes (of the labels for multilabel), by default their indices.
+        measures: measures over all classes, by default :meth:`default_measures`: names in the catalogue, or a dict of
+            your name -> such a name, a function of the counts ``[K, K]``, or a ``functools.partial`` of one. In the
+            binary task ``"f1"`` and ``f_score`` are the F1 of the positive class. A function of your own returns one
+            value and has a direction if it has an attribute ``higher_is_better``.
+        per_class: measures reported for each class as ``<measure>/<class>``, by default recall and precision of up to
+            20 classes. As ``measures``, but a function of your own returns ``[K]``.
+        intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or names of values such as
+            ``"recall/fraud"``. 95% intervals from 2,000 draws with a fixed seed (``examples/intervals.md``); nan, with
+            a warning, for a value that only a class without targets determines.
         logits: True if floating ``preds`` of the binary and multilabel tasks are logits, False if probabilities.
         prefix: text before each name, such as ``"val_"``.
 
     Further arguments:
-        num_labels: number of labels in the multilabel task; by default the length of ``class_names``.
-        class_groups: dict that maps the name of a group to its classes, by name or index, such as
-            ``{"tail": ["emu", 7]}``. Each measure in ``per_class`` is averaged over the group and reported as
-            ``<measure>/<group>``; classes with neither targets nor predictions are skipped. A class may be in several
-            groups. :func:`~imbtorch.shot_groups` makes the many-, medium- and few-shot groups of long-tailed
-            recognition. With more than 20 classes, and without ``per_class``, recall and precision are reported for the
-            groups only. For values that ignore confusions within a group, pass ``report.counts()`` to
-            :func:`~imbtorch.merge_classes` and any measure.
-        groups: names of groups of samples, such as sites, dataloaders or subgroups, or their number, which names them
-            ``group 0``, ``group 1``, ...; :meth:`update` then takes ``group=ids``, the index of each sample's group.
-            The report adds ``<measure>/<group>`` and ``<measure>_worst``, the worst value over the groups, for measures
-            with a direction. A group that lacks targets of a class that occurs in others is left out of the worst
-            value, with a warning; if all are left out, the worst value is nan. With ``intervals``, the values in
-            ``per_group`` have intervals, but the worst value has none, because an interval of a minimum rarely covers
-            it. The state takes memory for each group; the constructor warns from 100 MB on.
-        per_group: measures to report for each group; by default all ``measures`` up to 20 groups, and none for more,
-            where only the worst values are reported.
-        clusters: True if samples belong to clusters, such as the visits of a patient or the pixels of an image, whose
-            samples resemble each other. By default True in the multilabel task, where the labels of a sample are a
-            cluster, else False. Intervals then resample whole clusters. ``update(..., cluster=ids)`` takes the id of
-            each sample's cluster; without ids each sample, with all its labels and positions (pixels or tokens), is a
-            cluster. The interval of a single label treats samples as independent until a sample has an id or several
-            positions. The state keeps 64 buckets of clusters and takes 64 times the memory, however many clusters there
-            are; the constructor warns from 100 MB on and refuses more than 480 MB. Intervals with ids are equal on any
-            number of processes and in any order of samples. In simulations of up to 2,000 clusters
-            (``examples/coverage.md``) they covered the true value in 0.92 or more of the sets, except for IAM of a
-            hundred classes if each cluster holds few of the classes (0.70).
-        prevalence: class shares of the population for which all values are computed, in any unit: one for each class,
-            or a dict of class name -> share; in the multilabel task the share of positives of each label, in [0, 1].
-            By default values are computed at the shares of the counted samples. A class that is the ``ignore_index``
-            has share 0 and can be left out of the dict. If a class has no targets, its share is distributed over the
-            other classes, with a warning. Another warning names a class with too few samples for this prevalence: one
-            more error in it would change a value by over 0.1 more than the same error does without ``prevalence``.
-            Functions in ``measures`` then take rates, while :meth:`counts` and :meth:`plot` show the counts.
-        threshold: probability strictly above which 1 is predicted, 0.5 by default; in the multilabel task also one for
-            each label. See :class:`ConfusionMatrixMetric` for this argument and the next two.
+        num_labels: number of labels for multilabel; by default the length of ``class_names``.
+        class_groups: name -> classes, such as :func:`~imbtorch.shot_groups`; means of ``per_class`` over these classes.
+        groups: names of groups of samples, such as sites, or their number; :meth:`update` then takes ``group=``. Adds
+            ``<measure>/<group>`` and ``<measure>_worst``, without groups that lack targets of a class.
+        per_group: measures reported for each group, by default all for up to 20 groups.
+        clusters: True if samples resemble each other in clusters, such as the visits of a patient; intervals then
+            resample clusters, and :meth:`update` takes ``cluster=`` ids. By default True for multilabel. The state
+            takes 64 times the memory.
+        prevalence: class shares of the population for which all values are computed (:func:`~imbtorch.at_prevalence`),
+            such as ``{"ok": 1000, "fraud": 1}``; by default those of the counted samples.
+        threshold: probability strictly above which 1 is predicted; for multilabel also one for each label.
         ignore_index: target of the samples to leave out.
-        on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples with a warning.
-        state: ``"matrix"`` keeps K x K counts. ``"margins"`` keeps 3 x K, for many classes. There are no intervals
-            then, and measures that need the whole matrix raise an error.
+        on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples.
+        state: ``"matrix"``, or ``"margins"`` for many classes, which has no intervals.
         weighted: whether :meth:`update` takes ``weight``, the weight of each sample.
         postfix: text after each name.
         kwargs: arguments of :class:`torchmetrics.Metric`.

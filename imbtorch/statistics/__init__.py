@@ -1,6 +1,5 @@
 """Intervals, comparisons, and choices of epochs, thresholds and models, for any function of counts."""
 
-from imbtorch.choosing.caveats import choice_caveats
 from imbtorch.choosing.comparisons import Comparison, compare, paired_compare
 from imbtorch.choosing.epochs import ChosenEpoch, select_epoch
 from imbtorch.choosing.exact import BalancedAccuracyPosterior, balanced_accuracy_posterior
@@ -24,7 +23,6 @@ __all__ = [
     "balanced_accuracy_posterior",
     "beats_baseline",
     "bootstrap",
-    "choice_caveats",
     "compare",
     "over_runs",
     "paired_compare",

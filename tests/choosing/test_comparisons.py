@@ -8,11 +8,11 @@ import pytest
 import torch
 from cases import shown_in_notebook
 from distributions import A, B, apart, betas, distance, labels, score, seeded
+from rooms import draws as drawing
 from scipy import stats
 
 import imbtorch
 from imbtorch import balanced_accuracy
-from imbtorch.intervals import draws as drawing
 from imbtorch.statistics import Comparison, Interval, compare, paired_compare
 
 # --- comparisons ----------------------------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 import torch
 from distributions import LEARNING, drawn, facts, half_sampled, seeded, splitmix64
+from rooms import epochs, halves
 from sklearn import metrics
 
 from imbtorch import Margins, balanced_accuracy, cluster_ids, geometric_mean
-from imbtorch.choosing import epochs, halves
 from imbtorch.statistics import bootstrap, select_epoch
 
 # --- several processes ----------------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 import torch
 from distributions import seeded
+from rooms import JointOutcomes, checked_outcomes
 
 from imbtorch import confusion_matrix
-from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
 
 
 def drawn(runs, classes, samples=200):

@@ -4,10 +4,10 @@ import inspect
 
 import pytest
 import torch
+from rooms import computed_on_cpu
 
 import imbtorch
 from imbtorch import balanced_accuracy, papers, statistics
-from imbtorch.counting.arguments import computed_on_cpu
 
 TARGET = torch.tensor([0, 0, 0, 1, 1, 0])
 COUNTS = torch.tensor([[3, 1], [1, 1]])

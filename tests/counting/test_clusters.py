@@ -12,17 +12,17 @@ import torch
 import torchmetrics
 from distributions import splitmix64
 from processes import launch
+from rooms import BUCKETS, batches, bucket_of_each, clusters, state_of
 
 import imbtorch
 from imbtorch import ImbalanceReport, Recall, cluster_ids
-from imbtorch.counting.clusters import BUCKETS, bucket_of_each
 
 EXTREME = [0, 1, 2, -1, -2, 2**63 - 1, -(2**63), 0x9E3779B97F4A7C15 - 2**64]
 
 
 @pytest.mark.parametrize("free", [True, False], ids=["read", "traced"])
 def test_a_bucket_is_the_highest_bits_of_splitmix64(free, monkeypatch):
-    monkeypatch.setattr("imbtorch.counting.clusters.reading_is_free", lambda ids: free)
+    monkeypatch.setattr(clusters, "reading_is_free", lambda ids: free)
     some = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 500, dtype=np.int64).tolist() + EXTREME
     wanted = [splitmix64(each) // 2**58 for each in some]
     assert bucket_of_each(torch.tensor(some)).tolist() == wanted
@@ -93,7 +93,7 @@ def test_each_bucket_holds_the_counts_of_its_clusters(task, ids, groups, positio
             ):
                 if row >= 0:
                     wanted[group[index], bucket, label, row, column] += 1
-    counting, state = report.counting, report._state
+    counting, state = report.counting, state_of(report)
     found = counting.counts(state, of_groups=True, of_buckets=True)
     assert np.array_equal(found.reshape(wanted.shape), wanted)
     assert np.array_equal(counting.counts(state).reshape(wanted.shape[2:]), wanted.sum((0, 1)))
@@ -106,25 +106,25 @@ def test_each_bucket_holds_the_counts_of_its_clusters(task, ids, groups, positio
 @pytest.mark.parametrize("path", ["read", "masked"])
 def test_a_group_out_of_range_never_becomes_a_part_of_another_group(path, monkeypatch):
     if path == "masked":
-        monkeypatch.setattr("imbtorch.counting.batches.reading_is_free", lambda state: False)
+        monkeypatch.setattr(batches, "reading_is_free", lambda state: False)
     preds, target, ids = torch.tensor([0, 1, 1]), torch.tensor([0, 1, -1]), torch.arange(3)
     for wrong in (2, -1, 2**58, -(2**58)):  # 2 ** 58 times 64 is 0 in int64
         report = ImbalanceReport("binary", groups=2, clusters=True, ignore_index=-1)
         with pytest.raises(ValueError, match=f"group holds {wrong} but the metric has groups 0..1"):
             report.update(preds, target, group=torch.tensor([0, wrong, 0]), cluster=ids)
-        assert not report._state.any()
+        assert not state_of(report).any()
         report.update(preds, target, group=torch.tensor([0, 1, wrong]), cluster=ids)  # that sample is ignored
-        assert report.counting.counts(report._state, of_groups=True).sum((-1, -2)).tolist() == [1, 1]
+        assert report.counting.counts(state_of(report), of_groups=True).sum((-1, -2)).tolist() == [1, 1]
 
 
 def test_invalid_samples_are_tallied_beside_the_buckets():
     metric = Recall("multilabel", num_labels=2, on_invalid="warn")
     metric.update(torch.tensor([[0.2, 1.5], [0.3, 0.9]]), torch.tensor([[0, 1], [5, 1]]))
-    assert metric._state[-2:].tolist() == [2, 0]
+    assert state_of(metric)[-2:].tolist() == [2, 0]
     with pytest.warns(UserWarning, match=r"did not count 2 .*: 1 targets out of range, 1 probabilities outside"):
         metric.compute()
     metric.reset()
-    assert not metric._state.any()
+    assert not state_of(metric).any()
 
 
 @pytest.mark.parametrize("clusters", [True, False])
@@ -135,14 +135,14 @@ def test_forward_returns_the_value_of_the_batch_and_counts_buckets(clusters):
         ids = torch.tensor(random.integers(9, size=20))
         assert first(preds, target, cluster=ids).item() == pytest.approx((preds == target).double().mean().item())
         second.update(preds, target, cluster=ids)
-        assert torch.equal(first._state, second._state)
+        assert torch.equal(state_of(first), state_of(second))
 
 
 def test_forward_counts_many_labels():
     """More cells than those of which a batch keeps margins alone."""
     preds, target = torch.tensor([[0, 1] * 1000, [1, 1] * 1000]), torch.tensor([[0, 1] * 1000, [1, 0] * 1000])
-    for clusters in (True, False):
-        metric = Recall("multilabel", num_labels=2000, average="micro", clusters=clusters)
+    for kept in (True, False):
+        metric = Recall("multilabel", num_labels=2000, average="micro", clusters=kept)
         assert metric(preds, target).item() == 1
         assert metric.compute().item() == 1
 
@@ -202,7 +202,7 @@ def test_ids_that_do_not_fit(ids, error, text):
     metric = Recall("multiclass", 3, clusters=True)
     with pytest.raises(error, match=text):
         metric.update(torch.arange(3), torch.arange(3), cluster=ids)
-    assert not metric._state.any()
+    assert not state_of(metric).any()
 
 
 def test_copies_and_saved_states_keep_the_buckets():
@@ -213,9 +213,9 @@ def test_copies_and_saved_states_keep_the_buckets():
     loaded = Recall("multiclass", 3, clusters=True)
     loaded.load_state_dict(metric.state_dict())
     for other in (pickle.loads(pickle.dumps(metric)), copy.deepcopy(metric), metric.clone(), loaded):
-        assert torch.equal(other._state, metric._state)
+        assert torch.equal(state_of(other), state_of(metric))
     loaded.merge_state(metric)
-    assert torch.equal(loaded._state, 2 * metric._state)
+    assert torch.equal(state_of(loaded), 2 * state_of(metric))
 
 
 # --- intervals ------------------------------------------------------------------------------------------------------
@@ -292,8 +292,8 @@ def test_means_over_labels_hold_where_samples_are_hard_for_all_labels():
     for seed in range(120):
         metric = imbtorch.BalancedAccuracy("multilabel", num_labels=14)
         metric.update(*labels_that_depend(seed=seed))
-        for place, clusters in enumerate((None, False)):
-            found = metric.interval(draws=1000, generator=seeded(), clusters=clusters)
+        for place, given in enumerate((None, False)):
+            found = metric.interval(draws=1000, generator=seeded(), clusters=given)
             held[place] += bool(found.low <= 0.8 <= found.high)
     assert held[0] / 120 >= 0.9
     assert held[1] / 120 <= 0.85

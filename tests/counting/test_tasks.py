@@ -11,14 +11,12 @@ import sklearn.metrics as sk
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rooms import FAULTS, Counting, below, kernels
 from sklearn import metrics as sklearn_metrics
 from torchmetrics.functional import classification as tm
 
 import imbtorch
 from imbtorch import Accuracy, ConfusionMatrix, Margins, Recall, ThresholdSweep, confusion_matrix, margins
-from imbtorch.counting.batches import FAULTS
-from imbtorch.counting.kernels import below
-from imbtorch.counting.tasks import Counting
 
 INTEGERS = (
     torch.bool,
@@ -567,7 +565,7 @@ def expected_of(task, layout, preds, target, ignore_index):
 @pytest.mark.parametrize("block", [333, 65_536])
 @pytest.mark.parametrize(("task", "layout", "ignore_index"), LARGE)
 def test_blocks_count_as_one_batch(task, layout, ignore_index, block, monkeypatch):
-    monkeypatch.setattr("imbtorch.counting.kernels.BLOCK", block)
+    monkeypatch.setattr(kernels, "BLOCK", block)
     counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
     preds, target = large(task, ignore_index)
     state = state_of(counting, preds, target)
@@ -586,7 +584,7 @@ def test_blocks_count_as_one_batch(task, layout, ignore_index, block, monkeypatc
 @pytest.mark.parametrize("block", [333, 65_536])
 @pytest.mark.parametrize(("task", "layout", "ignore_index"), LARGE)
 def test_a_bad_value_in_a_late_block_leaves_no_trace(task, layout, ignore_index, block, wrong, monkeypatch):
-    monkeypatch.setattr("imbtorch.counting.kernels.BLOCK", block)
+    monkeypatch.setattr(kernels, "BLOCK", block)
     counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
     preds, target = large(task, ignore_index)
     kept = (target != ignore_index) if ignore_index is not None else torch.ones_like(target, dtype=torch.bool)

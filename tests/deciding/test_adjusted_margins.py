@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 from adjustments import TAUS, decided, expected_margins, long_tail
+from rooms import AdjustedMargins, adjusted_margins, classes_at_each_tau, counter_of, state_name, state_of
 
 import imbtorch
 from imbtorch import LogitAdjustmentSweep
-from imbtorch.deciding.adjusted_margins import AdjustedMargins
 
 
 def counted(sweep):
-    return [part.numpy() for part in sweep._adjusted.counts(sweep._state)]
+    return [part.numpy() for part in counter_of(sweep).counts(state_of(sweep))]
 
 
 def same(found, expected):
@@ -88,8 +88,8 @@ def test_frequencies_repeat_rows():
     other.update(
         *(each.repeat_interleave(times, 0) for each in (logits, target)), cluster=patients.repeat_interleave(times)
     )
-    assert torch.equal(one._state[:-2], other._state[:-2])  # the last two are numbers of rows
-    assert one._state.sum() > 90
+    assert torch.equal(state_of(one)[:-2], state_of(other)[:-2])  # the last two are numbers of rows
+    assert state_of(one).sum() > 90
 
 
 @pytest.mark.usefixtures("path")
@@ -99,7 +99,7 @@ def test_clusters_stay_in_one_bucket():
     patients = torch.arange(300) % 5
     sweep.update(logits, target, cluster=patients)
     own = imbtorch.counting.clusters.bucket_of_each(torch.arange(5))
-    right, actual, predicted = sweep._adjusted.of_buckets(sweep._state)
+    right, actual, predicted = counter_of(sweep).of_buckets(state_of(sweep))
     assert actual.sum((1, 2)).nonzero().flatten().tolist() == sorted(set(own.tolist()))
     for bucket in set(own.tolist()):
         mine = own[patients] == bucket
@@ -113,8 +113,8 @@ def test_samples_without_clusters_spread_over_the_buckets_alike_in_any_chunks():
     whole.update(logits, target)
     for some, truth in zip(logits.split(100), target.split(100), strict=True):
         chunks.update(some, truth)
-    assert torch.equal(whole._state, chunks._state)
-    sizes = whole._adjusted.of_buckets(whole._state).actual.sum((1, 2))
+    assert torch.equal(state_of(whole), state_of(chunks))
+    sizes = counter_of(whole).of_buckets(state_of(whole)).actual.sum((1, 2))
     assert int(sizes.sum()) == 640
     assert 0 < sizes.min() <= sizes.max() < 25
 
@@ -135,7 +135,7 @@ def test_invalid_samples_are_refused_and_nothing_is_counted(bad, text):
     chances[7] = torch.tensor([0.5, 0.3, 0.2])
     sweep = LogitAdjustmentSweep("recall", prior)
     sweep.update(chances, target)
-    before = sweep._state.clone()
+    before = state_of(sweep).clone()
     wrong, truth = chances.clone(), target.clone()
     if "target" in bad:
         truth[7] = bad["target"]
@@ -146,7 +146,7 @@ def test_invalid_samples_are_refused_and_nothing_is_counted(bad, text):
     if imbtorch.metrics.base.reading_is_free(wrong):
         with pytest.raises(ValueError, match=text):
             sweep.update(wrong, truth)
-        assert torch.equal(sweep._state, before)
+        assert torch.equal(state_of(sweep), before)
     else:
         sweep.update(wrong, truth)
         with pytest.raises(ValueError, match="did not count 1 of the samples"):
@@ -174,21 +174,21 @@ def test_other_priors_and_grids_have_other_states():
         LogitAdjustmentSweep("recall", [3, 2, 1], logits=True, taus=[0, 1]),
         LogitAdjustmentSweep("recall", [3, 2, 1]),
     )
-    assert len({each._state_name for each in (counting, *others)}) == 4
-    assert LogitAdjustmentSweep("f1", [30, 20, 10], logits=True)._state_name == counting._state_name
+    assert len({state_name(each) for each in (counting, *others)}) == 4
+    assert state_name(LogitAdjustmentSweep("f1", [30, 20, 10], logits=True)) == state_name(counting)
 
 
 def test_large_batches_are_counted_in_blocks(monkeypatch):
     logits, target, prior = long_tail(1000, 3)
-    monkeypatch.setattr("imbtorch.deciding.adjusted_margins.BLOCK", 64)
-    monkeypatch.setattr("imbtorch.deciding.adjusted_margins.IN_CACHE", 50)
-    monkeypatch.setattr("imbtorch.deciding.adjusted_margins.AT_ONCE", 5000)
+    monkeypatch.setattr(adjusted_margins, "BLOCK", 64)
+    monkeypatch.setattr(adjusted_margins, "IN_CACHE", 50)
+    monkeypatch.setattr(adjusted_margins, "AT_ONCE", 5000)
     sweep = LogitAdjustmentSweep("recall", prior, logits=True)
     sweep.update(logits, target)  # more cells than samples and taus
-    small = AdjustedMargins(sweep.counting, TAUS[:2], prior.log())
+    small = AdjustedMargins(sweep.counting, TAUS[:2], prior, torch.device("cpu"))
     state = small.zeros()
     small.add_(state, small.read(logits, target), defer=lambda: False)  # fewer
     chosen = decided(logits, prior)
     assert same(counted(sweep), expected_margins(chosen, target, 3))
     assert same([part.numpy() for part in small.counts(state)], expected_margins(chosen[:2], target, 3))
-    assert torch.equal(sweep._adjusted._chosen(logits), chosen)
+    assert torch.equal(classes_at_each_tau(counter_of(sweep), logits), chosen)

@@ -11,6 +11,7 @@ import torch
 from adjustments import TAUS, decided, long_tail
 from processes import counted_collectives, launch
 from report_cases import directed
+from rooms import state_of
 from sklearn import metrics as sk
 from torchmetrics import MetricCollection
 
@@ -108,7 +109,7 @@ def test_forward_gives_what_compute_gives_for_the_batch_alone():
     assert not sweep.rule.chosen
     whole = LogitAdjustmentSweep("balanced_accuracy", prior, logits=True)
     whole.update(logits, target)
-    assert torch.equal(whole._state, sweep._state)
+    assert torch.equal(state_of(whole), state_of(sweep))
 
 
 # --- floors ---------------------------------------------------------------------------------------------------------

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 from adjustments import TAUS, decided, long_tail
+from rooms import Adjustments, InfeasibleError, Limit, counter_of, state_of, times_of
 from scipy import stats
 
 from imbtorch import LogitAdjustmentSweep, Margins, accuracy, balanced_accuracy, recall
-from imbtorch.deciding.adjustments import Adjustments
-from imbtorch.deciding.thresholds import InfeasibleError, Limit
 
 
 def adjustments(samples=600, classes=4, seed=0, taus=TAUS, buckets=64):
@@ -44,10 +43,10 @@ def best_of(found, times, allowed, measure=balanced_accuracy):
 def test_the_choice_is_the_mean_of_the_best_taus_of_resamples():
     found = adjustments(taus=(-0.5, 0.0, 0.5, 1.0, 1.5))
     every = range(5)
-    best = [found.taus[best_of(found, times, every)] for times in found._times]
+    best = [found.taus[best_of(found, times, every)] for times in times_of(found)]
     assert len(best) == 100
     assert len(set(best)) > 1
-    assert found._times.sum(1).tolist() == [64] * 100
+    assert times_of(found).sum(1).tolist() == [64] * 100
     assert found.chosen(balanced_accuracy, {}) == nearest(found, sum(best) / 100, every)
 
 
@@ -57,7 +56,7 @@ def test_floors_hold_on_all_samples():
     floor = plain - 0.06
     limits = {"accuracy": Limit(accuracy, floor, True)}
     best = []
-    for times in found._times:
+    for times in times_of(found):
         feasible = [place for place in range(6) if value(found, place, times, accuracy) >= floor - 1e-12]
         best += [found.taus[best_of(found, times, feasible)]] if feasible else []
     allowed = [place for place in range(6) if value(found, place, None, accuracy) >= floor - 1e-12]
@@ -88,11 +87,11 @@ def test_ties_go_to_the_plain_rule():
 
 def test_held_out_buckets_are_counted_at_the_tau_that_others_choose():
     found = adjustments(samples=300, taus=(0.0, 0.5, 1.0, 1.5))
-    best = [best_of(found, times, range(4)) for times in found._times]
+    best = [best_of(found, times, range(4)) for times in times_of(found)]
     right = torch.zeros(4).long()
     places = []
     for bucket in range(64):
-        without = [found.taus[each] for each, times in zip(best, found._times, strict=True) if times[bucket] == 0]
+        without = [found.taus[each] for each, times in zip(best, times_of(found), strict=True) if times[bucket] == 0]
         assert 15 < len(without) < 60
         places.append(nearest(found, sum(without) / len(without), range(4)))
         right += found.buckets.correct[bucket, places[-1]]
@@ -124,7 +123,7 @@ def test_the_estimate_of_the_gain_is_hardly_biased():
 def counted(logits, target, prior):
     sweep = LogitAdjustmentSweep("balanced_accuracy", prior, logits=True)
     sweep.update(logits, target)
-    return Adjustments(TAUS, sweep._adjusted.of_buckets(sweep._state))
+    return Adjustments(TAUS, counter_of(sweep).of_buckets(state_of(sweep)))
 
 
 def test_the_interval_of_the_gain_holds_the_estimate_and_the_gain_seen():

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-
-from imbtorch.deciding.histogram import Grid, bins_of
+from rooms import Grid, bins_of
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

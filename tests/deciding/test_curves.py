@@ -5,21 +5,21 @@ import math
 import numpy as np
 import pytest
 import torch
+from rooms import (
+    area,
+    area_interval,
+    average_precision,
+    average_precision_interval,
+    jackknife,
+    partial_area_at,
+    unresolved,
+)
 from scipy import stats
 from scipy.integrate import trapezoid
 from scipy.optimize import brentq
 from sklearn import metrics as sk
 
 from imbtorch import ThresholdSweep
-from imbtorch.deciding.curves import (
-    area,
-    area_interval,
-    average_precision,
-    average_precision_interval,
-    partial_area_at,
-    unresolved,
-)
-from imbtorch.intervals.intervals import jackknife
 
 # --- values beside the threshold ------------------------------------------------------------------------------------
 

@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from rooms import state_of
 from sklearn import metrics as sk
 from sweeps import DTYPES, best_of_all_thresholds, data, even, expected_matrices, item
 
 import imbtorch
-from imbtorch.deciding.sweep import ThresholdSweep
+from imbtorch import ThresholdSweep
 
 # --- the oracle at each threshold -----------------------------------------------------------------------------------
 
@@ -87,10 +88,10 @@ def test_bad_input_names_the_argument_and_leaves_the_state(case, call):
     arguments, preds, target, error, message = BAD_INPUT[case]
     sweep = ThresholdSweep(imbtorch.f_score, 11, **arguments)
     sweep.update(*(GOOD if not arguments else (THIRDS, torch.tensor([0, 2]))))
-    before = sweep._state.clone()
+    before = state_of(sweep).clone()
     with pytest.raises(error, match=message):
         getattr(sweep, call)(preds, target)
-    assert torch.equal(sweep._state, before)
+    assert torch.equal(state_of(sweep), before)
     assert sweep.update_count == 1
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from processes import launch
+from rooms import counter_of, settings_text, state_name
 from sklearn.metrics import multilabel_confusion_matrix
 from versions import traced
 
@@ -80,8 +81,8 @@ def test_it_is_part_of_the_settings():
     one = ImbalanceReport("multilabel", num_labels=3, threshold=THRESHOLDS)
     other = ImbalanceReport("multilabel", num_labels=3, threshold=THRESHOLDS[::-1])
     assert "threshold=(0.1, 0.5, 0.85)" in repr(one)
-    assert one._state_name != other._state_name
-    assert one._settings_text() != other._settings_text()
+    assert state_name(one) != state_name(other)
+    assert settings_text(one) != settings_text(other)
     with pytest.raises(AttributeError, match="threshold cannot be changed"):
         one.threshold = 0.5
 
@@ -94,8 +95,8 @@ def test_it_follows_a_pickle_a_clone_and_a_move():
         copied.update(scores, target)
         assert np.array_equal(copied.local_confmat.numpy(), expected(scores, target))
     away = ConfusionMatrix("multilabel", num_labels=3, threshold=THRESHOLDS).to("meta")
-    assert away._counting.thresholds.is_meta  # where the state is
-    assert away.to_empty(device="cpu")._counter.thresholds.tolist() == list(THRESHOLDS)
+    assert away.counting.thresholds.is_meta  # where the state is
+    assert counter_of(away.to_empty(device="cpu")).thresholds.tolist() == list(THRESHOLDS)
 
 
 def test_a_compiled_update_counts_the_same():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from report_cases import directed
+from rooms import settings_text, state_of
 from sklearn import metrics as sk
 from sweeps import drawn, oracle_points
 from torchmetrics.classification import BinaryPrecisionAtFixedRecall
@@ -199,7 +200,7 @@ def test_limits_are_settings():
     assert sweep.at_least == {"recall": 0.9}
     assert torch.equal(sweep.costs, torch.tensor([[0.0, 1.0], [5.0, 0.0]]).double())
     assert "at_least={'recall': 0.9}, alerts=0.1, costs=[[0.0, 1.0], [5.0, 0.0]]" in repr(sweep)
-    assert sweep._settings_text() != ThresholdSweep("precision", at_least={"recall": 0.8})._settings_text()
+    assert settings_text(sweep) != settings_text(ThresholdSweep("precision", at_least={"recall": 0.8}))
     with pytest.raises(AttributeError, match="at_least cannot be changed"):
         sweep.at_least = {}
     for arguments, error, text in (
@@ -246,7 +247,7 @@ def all_promised_at(sweep, floors, sure):
     for higher in (True, False):
         alerts = directed(lambda counts: counts[..., 1].sum(-1) / counts.sum((-2, -1)), higher)
         chosen = ThresholdSweep(alerts, logits=True, prevalence=sweep.prevalence)
-        chosen._state.copy_(sweep._state)
+        state_of(chosen).copy_(state_of(sweep))
         ends.append(chosen.result().best(floors, sure=sure).threshold)
     assert ends[0] < ends[1]
     return ends

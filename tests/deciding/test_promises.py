@@ -5,11 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from rooms import PROPORTIONS, matrices_of, promised
 from scipy import stats
 
 from imbtorch import ImbalanceReport, ThresholdSweep
-from imbtorch.deciding.curves import matrices_of
-from imbtorch.deciding.thresholds import PROPORTIONS, promised
 
 
 def counted(samples=400, prevalence=0.15, apart=1.5, seed=0, step=0.0):

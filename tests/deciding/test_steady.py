@@ -5,6 +5,16 @@ import math
 import numpy as np
 import pytest
 import torch
+from rooms import (
+    counts_at,
+    gain_interval,
+    held_out,
+    objective_of,
+    single_threshold,
+    steady,
+    steady_threshold,
+    sweep_settings,
+)
 from sklearn import metrics as sk
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
@@ -12,8 +22,6 @@ from sweeps import data, drawn, rates_of
 
 import imbtorch
 from imbtorch import ThresholdSweep
-from imbtorch.deciding import steady
-from imbtorch.deciding.steady import counts_at, gain_interval, held_out, single_threshold, steady_threshold
 
 GRID = torch.tensor([0.0, 0.05, 0.2, 0.35, 0.45, 0.6, 0.7, 0.9, 0.99, 1.0], dtype=torch.float64)
 
@@ -77,9 +85,7 @@ def test_it_is_steadier_and_better_than_the_single_best_threshold():
         sweep = ThresholdSweep("f1", logits=True)
         sweep.update(logits, target)
         found = sweep.compute()["threshold"].item()
-        single = sweep.thresholds[
-            single_threshold(sweep.result().counts, sweep.thresholds, sweep._settings.objective(0))
-        ]
+        single = sweep.thresholds[single_threshold(sweep.result().counts, sweep.thresholds, objective_of(sweep))]
         for threshold, values, odds in (
             (found, steady_values, steady_odds),
             (single.item(), single_values, single_odds),
@@ -143,7 +149,7 @@ def test_without_both_classes_the_threshold_is_a_half():
 
 def test_many_labels_take_the_best_threshold_nearest_a_half(monkeypatch):
     scores, target = data(torch.float64, (80, 3))
-    monkeypatch.setattr("imbtorch.deciding.sweep_settings.MOST_STEADY", 2)
+    monkeypatch.setattr(sweep_settings, "MOST_STEADY", 2)
     sweep = ThresholdSweep("f1", 101, "multilabel", num_labels=3)
     sweep.update(scores, target)
     found = sweep.compute()

@@ -32,7 +32,7 @@ from torchmetrics import MetricCollection
 from versions import traced
 
 import imbtorch
-from imbtorch.deciding.sweep import ThresholdSweep
+from imbtorch import ThresholdSweep
 
 # --- the oracle at each threshold -----------------------------------------------------------------------------------
 

@@ -10,12 +10,12 @@ import torch
 from distributions import splitmix64
 from matplotlib import pyplot as plt
 from processes import launch
+from rooms import BUCKETS, buckets_of, state_of
 from sklearn import metrics as sk
 from sweeps import drawn
 
 import imbtorch
 from imbtorch import ImbalanceReport, LogitAdjustmentSweep, Recall, ThresholdSweep
-from imbtorch.counting.clusters import BUCKETS
 
 INTERVALS = ("value", "threshold", "auc", "average_precision", "partial_auc")
 TOO_NARROW = "without clusters, so the interval treats them as independent and is too narrow; build it with clusters=T"
@@ -72,9 +72,9 @@ def test_each_bucket_holds_the_scores_of_its_clusters(task, ids, positions, path
                         wanted[bucket, label, row, np.searchsorted(edges, score)] += 1
     sweep.compute()
     result = sweep.result()
-    assert np.array_equal(result._buckets.reshape(wanted.shape), wanted)
+    assert np.array_equal(buckets_of(result).reshape(wanted.shape), wanted)
     assert np.array_equal(result.counts.reshape(wanted.shape[1:]), wanted.sum(0))
-    assert sweep._state[-2:].tolist() == [seen, seen if ids or positions else 0]
+    assert state_of(sweep)[-2:].tolist() == [seen, seen if ids or positions else 0]
 
 
 def test_the_order_of_updates_and_their_number_do_not_matter():
@@ -83,13 +83,13 @@ def test_the_order_of_updates_and_their_number_do_not_matter():
     whole.update(logits, target, cluster=ids)
     for some in torch.randperm(600, generator=seeded()).split(70):
         parts.update(logits[some], target[some], cluster=ids[some])
-    assert torch.equal(whole._state, parts._state)
+    assert torch.equal(state_of(whole), state_of(parts))
     first.update(logits[:99], target[:99], cluster=ids[:99])
     second.update(logits[99:], target[99:], cluster=ids[99:])
     first.merge_state(second)
-    assert torch.equal(first._state, whole._state)
+    assert torch.equal(state_of(first), state_of(whole))
     again = pickle.loads(pickle.dumps(whole.clone()))
-    assert torch.equal(again._state, whole._state)
+    assert torch.equal(state_of(again), state_of(whole))
     whole.persistent(True)
     second.reset()
     second.persistent(True)
@@ -109,7 +109,7 @@ def test_forward_returns_what_compute_returns_for_the_batch_alone(ids):
         alone.update(logits, target, **given)
         assert sweep(logits, target, **given) == alone.compute()
         others.update(logits, target, **given)
-        assert torch.equal(sweep._state, others._state)
+        assert torch.equal(state_of(sweep), state_of(others))
 
 
 def test_the_repr_and_the_metric_of_a_sweep_tell_of_clusters():
@@ -296,7 +296,9 @@ def test_tau_is_chosen_with_clusters_without_an_argument():
     sweep = LogitAdjustmentSweep("balanced_accuracy", [6, 4], logits=True)
     sweep.update(torch.stack((-logits / 2, logits / 2), 1), target, cluster=ids)
     sweep.compute()
-    assert len({splitmix64(each) // 2**58 for each in range(30)}) == int(sweep.result()._buckets.actual.any(-1).sum())
+    assert len({splitmix64(each) // 2**58 for each in range(30)}) == int(
+        buckets_of(sweep.result()).actual.any(-1).sum()
+    )
     sweep.gain()  # without a warning
 
 

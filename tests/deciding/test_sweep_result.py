@@ -10,7 +10,7 @@ from sklearn import metrics as sk
 from sweeps import ALSO, DTYPES, LABELS, MEASURES, data, even, expected_values, swept
 
 import imbtorch
-from imbtorch.deciding.sweep import ThresholdSweep
+from imbtorch import ThresholdSweep
 
 # --- handing a threshold over ---------------------------------------------------------------------------------------
 

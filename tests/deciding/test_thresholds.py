@@ -6,12 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from rooms import thresholds
 from scipy import stats
 from sweeps import ALSO, LABELS, oracle_points, rates_of, swept
 
 import imbtorch
 from imbtorch import ThresholdSweep
-from imbtorch.deciding import thresholds
 
 # --- intervals ------------------------------------------------------------------------------------------------------
 

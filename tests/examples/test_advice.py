@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-
-from imbtorch.choosing.caveats import SITUATIONS, situation_of
+from rooms import SITUATIONS, situation_of
 
 ROOT = Path(__file__).parents[2]
 

@@ -43,7 +43,7 @@ def typed(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def history(folder: Path) -> list[dict[str, float]]:
-    with (folder / "out" / "version_0" / "metrics.csv").open(newline="") as file:
+    with (folder / "out" / "version_0" / "metrics.csv").open(newline="", encoding="utf-8") as file:
         return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
 
 
@@ -122,6 +122,7 @@ def test_plain_torch_validates_the_same_samples_on_one_and_two_processes(tmp_pat
         ("torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
     )
     arguments = ("--epochs", "2")
+    found = []
     alone, together = run(tmp_path, "plain_torch_ddp", *arguments), typed(tmp_path, "-m", *two, script, *arguments)
     for processes, done in ((1, alone), (2, together)):
         assert done.returncode == 0, done.stdout + done.stderr
@@ -131,6 +132,9 @@ def test_plain_torch_validates_the_same_samples_on_one_and_two_processes(tmp_pat
         ]
         best = max(epochs, key=lambda found: float(found[1]))
         assert f"kept epoch {best[0]}:" in done.stdout
+        rule, counts = re.search(r"tau=(\S+)\)", done.stdout)[1], re.search(r"counts (\w{8})$", done.stdout, re.M)[1]
+        found.append(([value for _, value, *_ in epochs], rule, counts))
+    assert found[0] == found[1]
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def run(script, out, *arguments, data=None):
 
 def results(script, folder):
     """The Markdown that a script wrote, after a look at its pictures."""
-    text = (folder / f"{script}.md").read_text()
+    text = (folder / f"{script}.md").read_text(encoding="utf-8")
     names = re.findall(r"!\[[^]]+\]\((.+?)\)", text)
     assert sorted(names) == sorted(path.name for path in folder.glob("*.png"))
     for name in names:
@@ -68,7 +68,9 @@ def both(cell):
 def ended_well(done, folder, script):
     assert done.returncode == 0, done.stdout + done.stderr
     assert not re.search(r"Warning|Traceback", done.stderr), done.stderr
-    assert (folder / f"{script}.md").read_text().split() == done.stdout.split()  # what is printed is what is written
+    assert (folder / f"{script}.md").read_text(
+        encoding="utf-8"
+    ).split() == done.stdout.split()  # what is printed is what is written
 
 
 def ended_without_data(done, folder, script, *files):
@@ -79,7 +81,7 @@ def ended_without_data(done, folder, script, *files):
     assert "examples/papers/README.md" in last
     for file in files:
         assert file in last
-    assert (folder / f"{script}.md").read_text().split() == done.stdout.split()
+    assert (folder / f"{script}.md").read_text(encoding="utf-8").split() == done.stdout.split()
 
 
 def module(script):
@@ -434,19 +436,21 @@ def test_files_are_read_as_they_lie(tmp_path, monkeypatch):
     common = module("common")
     monkeypatch.setenv("IMBTORCH_DATA", str(tmp_path))
     (tmp_path / "vehicle.arff").write_text(
-        "% a comment\n@relation vehicle\n@attribute a INTEGER\n@DATA\n95,48, van\n% another\n91,41,opel\n\n"
+        "% a comment\n@relation vehicle\n@attribute a INTEGER\n@DATA\n95,48, van\n% another\n91,41,opel\n\n",
+        encoding="utf-8",
     )
     inputs, classes = common.load("Vehicle")
     assert inputs.tolist() == [[95, 48], [91, 41]]
     assert classes.tolist() == ["van", "opel"]
     (tmp_path / "breast-cancer.csv").write_text(
-        "'40-49','3','no','recurrence-events'\n'50-59','2','no','none'\n'40-49',nan,'yes','none'\n'50-59','?','yes','x'\n"
+        "'40-49','3','no','recurrence-events'\n'50-59','2','no','none'\n'40-49',nan,'yes','none'\n'50-59','?','yes','x'\n",
+        encoding="utf-8",
     )
     inputs, classes = common.load("Breast")  # incomplete rows are dropped, numbers stay numbers
     assert inputs.tolist() == [[1, 0, 3, 1], [0, 1, 2, 1]]
     assert classes.tolist() == ["recurrence-events", "none"]
-    (tmp_path / "sat.trn").write_text("1\t2\t37\n92\t115\t3\n84\t102\t4\n")
-    (tmp_path / "sat.tst").write_text("80 102 3\n")  # without a heading, as UCI has it
+    (tmp_path / "sat.trn").write_text("1\t2\t37\n92\t115\t3\n84\t102\t4\n", encoding="utf-8")
+    (tmp_path / "sat.tst").write_text("80 102 3\n", encoding="utf-8")  # without a heading, as UCI has it
     inputs, classes = common.load("Satimage")
     assert inputs.tolist() == [[92, 115], [84, 102], [80, 102]]
     assert classes.tolist() == ["3", "4", "3"]
@@ -466,7 +470,7 @@ def test_sizes_are_those_of_the_paper(monkeypatch):
 
 
 def test_the_readme_names_every_script_and_file():
-    text = (FOLDER / "README.md").read_text()
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
     for script in SCRIPTS:
         assert f"`{script}.py`" in text
     for name, source in module("common").SOURCES.items():
@@ -486,7 +490,7 @@ def test_the_readme_names_every_script_and_file():
     ],
 )
 def test_the_readme_has_a_row_for_all_that_a_paper_shows(paper, tables, figures, more):
-    section = (FOLDER / "README.md").read_text().partition(f"### {paper}")[2].partition("\n### ")[0]
+    section = (FOLDER / "README.md").read_text(encoding="utf-8").partition(f"### {paper}")[2].partition("\n### ")[0]
     named = {"Table": set(), "Figure": set()}
     for cell in (line.split("|")[1] for line in section.splitlines() if line.startswith("|")):
         for kind, first, joint, last in re.findall(r"(Table|Figure)s? (\d+)(?: (to|and) (\d+))?", cell):

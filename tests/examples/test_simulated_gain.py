@@ -35,7 +35,7 @@ def test_it_prints_its_page(monkeypatch, capsys):
     monkeypatch.setattr(simulation, "RARE", simulation.RARE[:2])
     simulation.main(3)
     printed = capsys.readouterr().out.splitlines()
-    page = EXAMPLE.with_suffix(".md").read_text().splitlines()
+    page = EXAMPLE.with_suffix(".md").read_text(encoding="utf-8").splitlines()
     assert printed[:7] == page[:7]
     starts = printed.index("## Rare classes"), page.index("## Rare classes")
     (rows, rare), (rows_of_page, rare_of_page) = (

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rooms import steady_threshold
 from scipy.special import stdtr, stdtrit
 from sklearn import metrics as sk
 from sklearn.datasets import load_wine, make_classification
-
-from imbtorch.deciding.steady import steady_threshold
 
 FOLDER = Path(__file__).parents[2] / "examples" / "threshold_study"
 SHARED = ("data", "run", "tasks", "report")

@@ -1,6 +1,9 @@
 """The recipes for trainers and loggers are run against the packages they name, offline."""
 
+import os
 import re
+import socket
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -13,7 +16,7 @@ import sklearn.metrics
 import torch
 import torchmetrics.segmentation
 from sklearn.model_selection import cross_val_score
-from versions import import_or_skip
+from versions import import_or_skip, needs_fsdp2_on_cpus
 
 import imbtorch
 from imbtorch import ImbalanceReport
@@ -27,7 +30,8 @@ SNIPPETS = [
     for name, section in SECTIONS.items()
     for snippet in re.findall(r"^```python\n(.*?)^```", section, flags=re.DOTALL | re.MULTILINE)
 ]
-TESTED = [(name, snippet) for name, snippet in SNIPPETS if name not in STAND_INS]
+PROGRAMS = {"FSDP2", "Ray Train"}  # which start processes, or are started as several
+TESTED = [(name, snippet) for name, snippet in SNIPPETS if name not in STAND_INS | PROGRAMS]
 TABLE = re.findall(r"^\| `(.*)` \| `(.*)` \|$", GUIDE, flags=re.MULTILINE)
 PACKAGES = {
     "transformers": "transformers",
@@ -71,7 +75,7 @@ def test_snippets_run_and_print_what_they_say(section, snippet):
 
 def test_every_tool_of_the_guide_has_its_snippet():
     untied = {"Plain torch and DDP", "Coming from torchmetrics"}
-    assert set(PACKAGES) | STAND_INS | untied == {each for each, _ in SNIPPETS} == set(SECTIONS)
+    assert set(PACKAGES) | STAND_INS | PROGRAMS | untied == {each for each, _ in SNIPPETS} == set(SECTIONS)
 
 
 def test_the_contents_list_every_section_in_order():
@@ -316,6 +320,136 @@ def test_monai_takes_lower_for_better_if_told(tmp_path):
             evaluator.run(epoch)
         assert evaluator.state.best_metric_epoch == best
         assert torch.load(tmp_path / f"{best}.pt")["epoch"] == best
+
+
+# --- engines that start several processes -----------------------------------------------------------------------------
+
+PRINT = """
+def print(*values):  # of each process into a file of its own
+    import torch
+
+    rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+    with open(f"{rank}.txt", "a", encoding="utf-8") as file:
+        file.write(" ".join(map(str, values)) + "\\n")
+
+
+"""
+
+
+def said_in(section):
+    """Return what the recipe of an engine says that it prints: IAM, tau and counts."""
+    return re.findall(r"^print\(.*\)  # (.*)$", dict(SNIPPETS)[section], flags=re.MULTILINE)
+
+
+def printed_by(section, folder, processes, *launcher, change=("", "")):
+    """Run the recipe of an engine on a number of processes; return the lines that each of them prints."""
+    snippet = dict(SNIPPETS)[section]
+    assert change[0] in snippet
+    snippet = re.sub(r"(devices|num_workers)=\d", rf"\1={processes}", snippet.replace(*change))
+    (folder / "train.py").write_text(PRINT + snippet, encoding="utf-8")
+    path = os.pathsep.join([str(Path(imbtorch.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    alone = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", *launcher, "train.py"],
+        cwd=folder,
+        env={**os.environ, **alone, "RAY_USAGE_STATS_ENABLED": "0", "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=550,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [path.read_text(encoding="utf-8").splitlines() for path in sorted(folder.glob("?.txt"))]
+    return found, done.stdout + done.stderr
+
+
+def torchrun(processes):
+    return "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)
+
+
+@pytest.mark.slow
+def test_fabric_prints_the_same_on_one_and_two_processes(tmp_path):
+    assert printed_by("Fabric", tmp_path, 2)[0] == [said_in("Fabric")] * 2  # the snippet itself runs on one
+    counts = np.array(eval(said_in("Fabric")[-1]))
+    assert counts.sum() == 303
+    recall, precision = counts.diagonal() / counts.sum(1), counts.diagonal() / counts.sum(0)
+    assert float(said_in("Fabric")[0]) == pytest.approx((2 * np.minimum(recall, precision) - 1).mean(), abs=1e-4)
+
+
+PADDED = "DataLoader(val, batch_sampler=exact), use_distributed_sampler=False", "DataLoader(val, batch_size=16)"
+
+
+@pytest.mark.slow
+def test_fabric_counts_a_repeated_sample_twice_without_the_sampler(tmp_path):
+    for lines in printed_by("Fabric", tmp_path, 2, change=PADDED)[0]:
+        assert np.sum(eval(lines[-1])) == 304
+
+
+@pytest.mark.slow
+@needs_fsdp2_on_cpus
+@pytest.mark.parametrize("processes", [1, 2])
+def test_fsdp2_prints_the_same_on_one_and_two_processes(processes, tmp_path):
+    assert printed_by("FSDP2", tmp_path, processes, *torchrun(processes))[0] == [said_in("FSDP2")] * processes
+    assert np.sum(eval(said_in("FSDP2")[-1])) == 303
+    saved = torch.load(tmp_path / "deployed.pt", weights_only=True)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    model.load_state_dict(saved["model"])
+    assert saved["rule"]["tau"].item() == float(said_in("FSDP2")[1])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_workers_of_ray_report_what_one_process_of_fabric_does(tmp_path):
+    import_or_skip("ray.train")
+    printed, told = printed_by("Ray Train", tmp_path, 2)
+    assert printed == [said_in("Ray Train")] == [said_in("Fabric")]
+    assert "Adding 1 callbacks from entry point 'imbtorch': MonitorGuard" in told
+
+
+def test_ray_replaces_the_sampler_unless_told(monkeypatch):
+    train = import_or_skip("ray.train.torch")
+    two = SimpleNamespace(get_world_size=lambda: 2, get_world_rank=lambda: 0)
+    monkeypatch.setattr("ray.train.get_context", lambda: two)
+    monkeypatch.setattr("torch.utils.data.distributed.dist.get_world_size", lambda: 2)
+    monkeypatch.setattr("torch.utils.data.distributed.dist.get_rank", lambda: 0)
+    monkeypatch.setattr("torch.utils.data.distributed.dist.is_available", lambda: True)
+    exact = imbtorch.ExactBatchSampler(torch.utils.data.SequentialSampler(range(5)), batch_size=4)
+    loader = torch.utils.data.DataLoader(range(5), batch_sampler=exact)
+    assert train.prepare_data_loader(loader, move_to_device=False).batch_size is None
+    kept = train.prepare_data_loader(loader, add_dist_sampler=False, move_to_device=False)
+    assert kept.batch_sampler is exact
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_torchrun_prints_the_same_on_two_machines_as_on_one(tmp_path):
+    """Two agents on this machine stand in for two machines."""
+    script = Path(__file__).parents[2] / "examples" / "plain_torch_ddp.py"
+    command = next(line for line in SECTIONS["Plain torch and DDP"].splitlines() if "--nnodes 2" in line)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        command = command.replace("HOST:29500", f"127.0.0.1:{free.getsockname()[1]}")
+    agent = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", *command.split()[1:-1]]
+    path = os.pathsep.join([str(script.parents[1]), os.environ.get("PYTHONPATH", "")])
+    options = {
+        "cwd": tmp_path,
+        "env": {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": path},
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+        "text": True,
+    }
+    commands = [[sys.executable, "-W", "ignore", script], *[[*agent, script]] * 2]
+    runs = [subprocess.Popen([*map(str, words), "--epochs", "2"], **options) for words in commands]
+    try:
+        alone, *both = (run.communicate(timeout=240)[0] for run in runs)
+    finally:
+        for run in runs:
+            run.kill()
+    assert [run.returncode for run in runs] == [0, 0, 0], (alone, *both)
+    pattern = r"^epoch.*of 429 samples on|^imbtorch .*counts \w+|^LogitAdjustment.*tau=\S+|^kept epoch.*"
+    found = re.findall(pattern, alone, re.MULTILINE)
+    assert len(found) == 5
+    assert sorted(re.findall(pattern, "".join(both), re.MULTILINE)) == sorted(found)
 
 
 # --- with stand-ins of the same interface ---------------------------------------------------------------------------

@@ -7,11 +7,11 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from rooms import baselines
 from sklearn import dummy, metrics
 
 import imbtorch
 from imbtorch import Margins, margins
-from imbtorch.intervals import baselines
 from imbtorch.statistics import beats_baseline, skill, trivial
 
 COUNTS = torch.tensor([[80, 6, 4], [3, 5, 1], [0, 1, 0]])  # 90, 9 and 1 targets

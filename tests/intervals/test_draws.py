@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 from distributions import CASES, WEIGHT, betas, distance, many, mean_cdf, rates, seeded, whole
+from rooms import draws as drawing
 from scipy import stats
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import imbtorch
 from imbtorch import balanced_accuracy, imbalance_accuracy
-from imbtorch.intervals import draws as drawing
 from imbtorch.statistics import balanced_accuracy_posterior, posterior
 
 # --- posterior ------------------------------------------------------------------------------------------------------
@@ -240,11 +240,13 @@ def peak_of(call):
     reset = Path("/proc/self/clear_refs")
     if not reset.exists():
         pytest.skip("the peak of resident memory can be set back on Linux alone")
-    reset.write_text("5")
+    reset.write_text("5", encoding="ascii")
     peaks = []
     for step in (lambda: None, call):
         step()
-        peaks.append(1024 * int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]))
+        peaks.append(
+            1024 * int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))[1])
+        )
     return peaks[1] - peaks[0]
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from distributions import DEVICES, MATRICES, WEIGHT, A, apart, betas, mean_cdf, rates, score, seeded, whole
+from rooms import draws as drawing
+from rooms import quantiles
 from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
 import imbtorch
 from imbtorch import balanced_accuracy, geometric_mean, imbalance_accuracy
-from imbtorch.intervals import draws as drawing
-from imbtorch.intervals.intervals import quantiles
 from imbtorch.statistics import Comparison, Interval, bootstrap, compare, posterior
 
 # --- posterior ------------------------------------------------------------------------------------------------------

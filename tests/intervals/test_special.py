@@ -7,9 +7,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 import torch
+from rooms import draws as special
 from scipy import integrate
-
-from imbtorch.intervals import draws as special
 
 
 def binomial_tail(x, successes, trials):

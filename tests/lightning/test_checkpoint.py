@@ -22,13 +22,13 @@ from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks import ModelCheckpoint as LightningsOwn
 from lightning.pytorch.cli import LightningCLI
 from processes import counted_collectives, launch
+from rooms import TieRule, checkpoint
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from trainings import QUIET, THIRD_PARTY, join_lightning, listening, python, scripted
 from versions import loading, needs_callbacks_for
 
 from imbtorch.lightning import ModelCheckpoint, TiesCheckpoint
-from imbtorch.lightning.checkpoint import TieRule
 
 pytestmark = [
     *(pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY),
@@ -287,7 +287,7 @@ def test_the_best_file_holds_the_weights_that_were_validated_with_its_value(pack
     A file of other weights is warned of.
     """
     seen, told = Counter(), []
-    monkeypatch.setattr("imbtorch.lightning.checkpoint.warn_once", lambda *warned: told.append(warned))
+    monkeypatch.setattr(checkpoint, "warn_once", lambda *warned: told.append(warned))
     for seed in range(50) if package is lightning else range(50, 100):
         told.clear()
         (own, ours), notes, mode, every = random_run(seed, tmp_path / str(seed), package)

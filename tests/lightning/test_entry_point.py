@@ -5,9 +5,8 @@ import textwrap
 
 import pytest
 from both_packages import CALLBACKS, EVERY_PACKAGE, FACTORIES, fit, watch
+from rooms import monitor_guard
 from trainings import THIRD_PARTY, iam, python, scripted
-
-from imbtorch.lightning import monitor_guard
 
 pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY]
 

@@ -281,7 +281,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp"])
 def test_launchers_of_lightning(strategy, tmp_path):
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
+    script.write_text(SCRIPT, encoding="utf-8")
     run = subprocess.run(
         [sys.executable, "-W", "ignore", script, strategy],
         capture_output=True,

@@ -11,6 +11,7 @@ import torch
 from both_packages import fit
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 from pictures import legend, recalls_beside
+from rooms import drawings
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 from trainings import THIRD_PARTY, Comet, MLflow, Notes, Wandb, listening, new_pictures, scripted
@@ -18,7 +19,6 @@ from versions import import_or_skip
 
 from imbtorch import ImbalanceReport, ThresholdSweep, balanced_accuracy, f_score
 from imbtorch.lightning import ConfusionFigures, SelectionSummary
-from imbtorch.lightning.drawings import drawings
 from imbtorch.plots import plot_values
 
 pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY]
@@ -212,7 +212,7 @@ def test_a_report_whose_name_is_no_file_name(tmp_path):
         "on_validation_epoch_end": lambda module: module.log_dict(module.reports["a/b"]),
     }
     stand_in = MLflow()
-    fit(module, [ConfusionFigures(), SelectionSummary()], logger=[CSVLogger(tmp_path, "", ""), stand_in])
+    fit(module, [ConfusionFigures(), SelectionSummary("reports.a/b")], logger=[CSVLogger(tmp_path, "", ""), stand_in])
     wanted = ["reports.a_b_confusion_epoch0000.png", "reports.a_b_selection.png"]
     assert new_pictures(tmp_path / "figures") == wanted
     assert list(stand_in.figures) == [f"figures/{name}" for name in wanted]
@@ -224,7 +224,7 @@ def test_a_report_whose_name_is_no_file_name(tmp_path):
 def test_the_choice_of_an_epoch_in_tensorboard_weights_and_biases_and_comet(tmp_path, capsys):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    summary, stand_in, comet = SelectionSummary(measures=["accuracy", "gmean"]), Wandb(), Comet()
+    summary, stand_in, comet = SelectionSummary("val", measures=["accuracy", "gmean"]), Wandb(), Comet()
     with listening() as told:
         fit(scripted(lightning)(), [summary], logger=[TensorBoardLogger(tmp_path, "", ""), stand_in, comet])
     assert told == []
@@ -250,7 +250,7 @@ def test_a_logger_that_takes_nothing_is_no_reason_to_draw(monkeypatch):
     monkeypatch.setattr(SelectionSummary, "plot", lambda *_: pytest.fail("drawn for nobody"))
     for logger in (False, Notes()):
         with listening() as told:
-            fit(scripted(lightning)((4,)), [SelectionSummary()], logger=logger)
+            fit(scripted(lightning)((4,)), [SelectionSummary("val")], logger=logger)
         assert [text.partition(" of imbtorch")[0] for text in told] == ["Notes gets no figures and tables"] * bool(
             logger
         )

@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import os
 import pickle
 import re
 import signal
@@ -15,7 +14,6 @@ import pytest
 import torch
 from both_packages import CALLBACKS, EVERY_PACKAGE, FACTORIES, Watcher, fit, watch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
-from processes import counted_collectives, launch
 from report_cases import directed
 from sklearn import metrics as sklearn_metrics
 from torch import nn
@@ -45,7 +43,6 @@ from trainings import (
     exact,
     iam,
     indices,
-    join_lightning,
     listening,
     predictions,
     scripted,
@@ -509,7 +506,7 @@ def test_a_value_logged_in_place_of_the_metric_is_told_once(kind):
     module.val_gmean = imbtorch.GeometricMean("binary")
     with listening() as told:
         fit(module, [Watcher("val_iam", "min"), Watcher("val_gmean", "max"), Watcher("val_loss", "min")])
-    text, *wrong = told
+    (text,) = told
     name, call = {
         "report": ("val_iam", "self.log_dict(self.val)"),
         "metric": ("val_gmean", "self.log('val_gmean', self.val_gmean)"),
@@ -519,9 +516,6 @@ def test_a_value_logged_in_place_of_the_metric_is_told_once(kind):
     unchecked = [("val_iam", "min")] * (kind == "report") + [("val_gmean", "max")]
     listed = "".join(f". Not checked: Watcher(monitor={key!r}, mode={mode!r})" for key, mode in unchecked)
     assert text.partition("are checked")[2] == listed
-    assert len(wrong) == (kind == "report")
-    for text in wrong:
-        assert "always equal to val_iam, of which higher is better" in text
 
 
 def test_plain_values_of_training_do_not_hide_a_monitored_one_of_validation():
@@ -619,66 +613,10 @@ def fit_plain(build, mode, turned=lambda value: value, script=(4, 1, 3), key="va
     return [text for text in told if not text.startswith("Found 1 module(s) in eval mode")]  # made by the tracker
 
 
-@pytest.mark.parametrize("kind", PLAIN)
-def test_a_plain_value_in_the_wrong_mode_of_its_metric_is_told_once(kind):
-    build, right, name, code = PLAIN[kind]
-    wrong, direction = ("min", "higher") if right == "max" else ("max", "lower")
-    (text,) = fit_plain(build, wrong)
-    assert re.fullmatch(
-        rf"Watcher\(monitor='value', mode='{wrong}'\) monitors a plain value that is always equal to {name}, of which "
-        rf"{direction} is better, so it would act on the worst epoch. Write mode='{right}'"
-        + (ITSELF.format(code) if code else ""),
-        text,
-    )
-    assert fit_plain(build, right) == []
-
-
-@pytest.mark.parametrize("kind", ["metric", "report"])
-@pytest.mark.parametrize("at", ["batches", "training"])
-def test_so_are_values_of_batches_and_of_training(at, kind):
-    build, _, name, _ = PLAIN[kind]
-    (text,) = fit_plain(build, "min", at=at)
-    assert f"always equal to {name}, of which higher is better" in text
-    assert fit_plain(build, "max", at=at) == []
-
-
-def test_an_epoch_that_logs_nothing_is_left_out():
-    (text,) = fit_plain(PLAIN["metric"][0], "min", script=(4, 1, 3, 2), off=(1, 3))
-    assert "always equal to ImbalanceAccuracy" in text
-
-
 @pytest.mark.parametrize("at", ["end", "batches"])
 def test_nothing_is_told_of_evaluations(at):
     """In them nothing is monitored."""
     assert fit_plain(PLAIN["metric"][0], "min", act="validate", at=at) == []
-
-
-def with_and_without_a_guard(rank, world):
-    join_lightning(world)
-
-    def count(module, index, _):
-        module.log("steps", module.own(*module.counted(module.own, index)), sync_dist=True)
-
-    def log_values(module):
-        module.log("end", module.own.compute(), sync_dist=True)
-        module.own.reset()
-
-    runs = []
-    for switch in ("0", "1"):
-        os.environ["IMBTORCH_MONITOR_GUARD"] = switch
-        module = scripted(lightning)(validation_step=count, on_validation_epoch_end=log_values)
-        module.own = imbtorch.ImbalanceAccuracy("binary")
-        with listening() as told, counted_collectives() as made:
-            fit(module, [Watcher("steps"), Watcher("end")], strategy="ddp", devices=world)
-        runs.append(types.SimpleNamespace(made=list(made), told=told))
-    return runs
-
-
-def test_plain_values_are_compared_on_two_processes_without_communication():
-    (without, zero), (_, one) = launch(2, with_and_without_a_guard)
-    assert without.told == one.told == []
-    assert sorted(text.partition(",")[0] for text in zero.told) == ["Watcher(monitor='end'", "Watcher(monitor='steps'"]
-    assert without.made == zero.made == one.made != []
 
 
 def log_inverse(value):
@@ -707,35 +645,6 @@ NO_PROOF = {  # wrong predictions of ten in each epoch, and the number that is l
 def test_values_that_agree_by_chance_prove_nothing(kind):
     script, turned = NO_PROOF[kind]
     assert fit_plain(lambda: imbtorch.Accuracy("binary"), "min", turned, script) == []
-
-
-def test_two_values_of_two_epochs_suffice_after_one_that_is_nan():
-    """The sanity check, for example, may lack a class."""
-    calls = []
-
-    def first_nan(value):
-        calls.append(value)
-        return value * math.nan if len(calls) == 1 else value
-
-    (text,) = fit_plain(lambda: imbtorch.Accuracy("binary"), "min", first_nan, (2, 1))
-    assert "always equal to Accuracy" in text
-
-
-def test_a_plain_value_of_several_metrics_is_told_without_naming_one():
-    def log_value(module):
-        module.other.compute()
-        module.log("val_iam", module.single.compute())
-        module.single.reset()
-        module.other.reset()
-
-    def count(module, index, _):
-        module.other.update(*module.counted(module.single, index))
-
-    module = scripted(lightning)(validation_step=count, on_validation_epoch_end=log_value)
-    del module.val
-    module.single, module.other = imbtorch.ImbalanceAccuracy("binary"), imbtorch.ImbalanceAccuracy("binary")
-    with pytest.warns(UserWarning, match=r"self\.log\('val_iam', metric\), so that"):
-        fit(module, [EarlyStopping("val_iam", patience=9)])
 
 
 LOGGED = {  # wrappers of torchmetrics that Lightning logs as they are
@@ -1030,33 +939,6 @@ def test_a_reset_between_logging_and_computing_raises(package, stage):
 
 
 @EVERY_PACKAGE
-@pytest.mark.parametrize("resets", [True, False])
-def test_a_report_outside_the_module_that_nothing_resets_is_told_once(package, resets):
-    """A plain list hides its reports from Lightning and from the guard."""
-    report = ImbalanceReport("binary")
-    totals = []
-
-    def compute(module):
-        for _ in range(2):  # twice in an epoch is no mistake
-            module.log("iam", report.compute()["iam"])
-        totals.append(int(report.counts().sum()))
-        if resets or module.trainer.sanity_checking:
-            report.reset()
-
-    with listening() as told:
-        fit(
-            scripted(package)(
-                validation_step=lambda module, index, _: module.counted(report, index), on_validation_epoch_end=compute
-            ),
-            package=package,
-            num_sanity_val_steps=1,
-        )
-    assert totals == ([10, 40, 40, 40] if resets else [10, 40, 80, 120])
-    assert len(told) == (0 if resets else 1)
-    assert all("was computed in an earlier epoch of this training and not reset since" in text for text in told)
-
-
-@EVERY_PACKAGE
 @pytest.mark.parametrize(
     ("key", "remedy"),
     [("val_f1/1", r"per_class=\[\.\.\., 'f1'\]"), ("val_rci", r"measures=\[\.\.\., 'rci'\]"), ("val_f1/damp", None)],
@@ -1074,33 +956,6 @@ def test_errors_name_our_checkpoint_as_it_is_imported(tmp_path):
 
     with pytest.raises(ValueError, match=r"^ModelCheckpoint\(monitor='val_iam'\) has mode='min'"):
         fit(scripted(lightning)(), [Ours(tmp_path, monitor="val_iam", mode="min")])
-
-
-@EVERY_PACKAGE
-def test_a_validation_that_resumes_in_the_middle_says_that_samples_lack(package, tmp_path):
-    """Lightning #19549: a checkpoint that is written during validation resumes there, without the counts."""
-    path, seen = tmp_path / "stopped.ckpt", []
-
-    def stop(module, index, _):
-        seen.append(len(index))
-        module.counted(module.val, index)
-        if module.current_epoch == 1 and len(seen) == 6:
-            module.trainer.save_checkpoint(path)
-
-    fit(scripted(package)(validation_step=stop), package=package, num_sanity_val_steps=0)
-    assert path.exists()
-    module = scripted(package)()
-    trainer = package.Trainer(**QUIET, logger=False, enable_checkpointing=False, max_epochs=3, num_sanity_val_steps=0)
-    counts = []
-    module.hooks["on_validation_epoch_end"] = lambda module: (
-        module.log_dict(module.val),
-        counts.append(int(module.val.counts().sum())),
-    )
-    with listening() as told:
-        trainer.fit(module, indices(), indices(), ckpt_path=path, weights_only=False)
-    assert counts == [30, 40]
-    (text,) = told
-    assert "went on in the middle of a validation, of which it saw 3 of 4 batches" in text
 
 
 def log_as_one(name, **options):

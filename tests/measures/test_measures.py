@@ -37,13 +37,12 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from oracles import FACTS, OF_TWO, PEERS, of_pycm, of_samples, of_tensors
 from processes import launch
+from rooms import CATALOGUE, by_key, catalogue, needs_matrix
 from torch import Tensor
 from versions import needs_simulated_device, traced
 
 import imbtorch
 from imbtorch import Margins, at_prevalence, margins, measures, one_vs_rest
-from imbtorch.measures.traits import CATALOGUE, by_key, needs_matrix
-from imbtorch.metrics import catalogue
 
 NAN = math.nan
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -78,12 +77,12 @@ def test_every_measure_is_catalogued_once():
 def test_metric_classes_know_their_measure(name):
     cls, facts = getattr(imbtorch, name), FACTS[name]
     assert cls.measure is getattr(measures, cls.measure.__name__)
-    assert cls.averages == AVERAGES.get(name, ())
-    assert cls.binary_only == (facts.kind == OF_TWO)
+    assert cls.traits.averages == AVERAGES.get(name, ())
+    assert cls.traits.binary_only == (facts.kind == OF_TWO)
     assert cls.needs_matrix == (not facts.margins)
     assert cls.higher_is_better is facts.better
-    assert CATALOGUE[cls.measure].key == cls.key
-    assert by_key()[cls.key] is cls.measure
+    assert CATALOGUE[cls.measure].key == cls.traits.key
+    assert by_key()[cls.traits.key] is cls.measure
 
 
 every_default = pytest.mark.parametrize("case", DEFAULTS, ids=str)

@@ -23,16 +23,23 @@ from report_cases import (
     jaccard_of_each,
     report_of,
 )
+from rooms import (
+    METRICS,
+    Counting,
+    by_key,
+    direction_of,
+    measure_of,
+    measure_of_counts,
+    needs_matrix,
+    resolved,
+    settings_text,
+)
+from rooms import catalogue as metrics
 from sklearn import metrics as sklearn_metrics
 from torchmetrics.classification import MulticlassAccuracy
 
 import imbtorch
 from imbtorch import FScore, ImbalanceReport, ThresholdSweep
-from imbtorch.counting.tasks import Counting
-from imbtorch.measures.named import measure_of_counts, resolved
-from imbtorch.measures.traits import by_key, direction_of, needs_matrix
-from imbtorch.metrics import catalogue as metrics
-from imbtorch.metrics.single import METRICS
 from imbtorch.statistics import bootstrap, compare, paired_compare, posterior, select_epoch, select_model, trivial
 
 
@@ -342,7 +349,7 @@ def test_a_measure_with_an_argument_of_its_own(f2):
 
 def test_a_sweep_takes_a_name():
     by_name, by_function = ThresholdSweep("iba"), ThresholdSweep(imbtorch.index_balanced_accuracy)
-    assert by_name._settings_text() == by_function._settings_text()
+    assert settings_text(by_name) == settings_text(by_function)
 
 
 @pytest.mark.parametrize(
@@ -363,7 +370,7 @@ def test_words_that_name_no_measure(measures, error, text):
 
 def test_measures_tell_reports_apart_on_several_processes():
     texts = {
-        ImbalanceReport("binary", measures=measures, per_class=per_class)._settings_text()
+        settings_text(ImbalanceReport("binary", measures=measures, per_class=per_class))
         for measures in (["iam"], ["mcc"], {"iam": "mcc"})
         for per_class in ((), {"iou": jaccard_of_each}, {"iou": "recall"})
     }
@@ -412,7 +419,7 @@ report:
 """
     assert parsed(text, ImbalanceReport).keys() == ["iam", "mcc"]
     sweep = "report: {class_path: imbtorch.ThresholdSweep, init_args: {measure: iba, thresholds: 11}}"
-    assert parsed(sweep, ThresholdSweep)._measure.function is imbtorch.index_balanced_accuracy
+    assert measure_of(parsed(sweep, ThresholdSweep)).function is imbtorch.index_balanced_accuracy
 
 
 PREDS = torch.tensor([0] * 70 + [1] * 10 + [0] * 4 + [1] * 16)
@@ -431,7 +438,7 @@ def test_a_name_is_read_like_the_metric_that_it_names(name, task):
         return
     made = metric(task, counting.num_classes if task == "multiclass" else None, num_labels=counting.num_labels)
     for given in (name, metric.measure.__name__, metric.measure, partial(metric.measure)):
-        assert replace(resolved(name, given, counting), name=metric.__name__) == made._measure
+        assert replace(resolved(name, given, counting), name=metric.__name__) == measure_of(made)
 
 
 def test_no_metric_is_made_for_measures(monkeypatch):

@@ -549,27 +549,6 @@ def test_added_counts_make_a_table_and_intervals():
     assert str(report.table()) == str(counted.table())
     intervals = [each.interval("balanced_accuracy", generator=torch.Generator()) for each in (report, counted)]
     assert intervals[0] == intervals[1]
-    report.add_listener(lambda *_: None)  # hears of no sample
-    report.add(matrix)
-    assert report.result().counts.tolist() == (3 * matrix).tolist()
-
-
-@pytest.mark.parametrize("clusters", [False, True])
-def test_listeners_may_take_the_ids_of_clusters(clusters):
-    report, heard = ImbalanceReport("multiclass", 3, ignore_index=2, clusters=clusters), []
-    report.add_listener(lambda predicted, target, counted, ids: heard.append((ids, counted)), clusters=True)
-    report.add_listener(lambda predicted, target, counted: None)
-    target = torch.tensor([[0, 1, 2], [1, 1, 0]])
-    report.update(target.clamp(max=1), target, cluster=torch.tensor([7, -3], dtype=torch.int16))
-    report(target.clamp(max=1), target)
-    report.update(target[0].clamp(max=1), target[0])
-    (given, counted), (rows, _), (single, _) = heard
-    assert given.tolist() == [7, 7, 7, -3, -3, -3]
-    assert counted.tolist() == [True, True, False, True, True, True]
-    assert rows.unique(return_inverse=True)[1].tolist() == [0, 0, 0, 1, 1, 1]
-    assert (single is None) != clusters
-    if clusters:
-        assert len({*rows.tolist(), *single.tolist()}) == 5
 
 
 def test_added_counts_of_groups():

@@ -16,13 +16,12 @@ import torchmetrics
 from cases import NEED_MATRIX, build, of_kind
 from oracles import FACTS, OF_EACH, OF_POSITIVE
 from processes import launch
+from rooms import METRICS, by_key, measure_of
+from rooms import catalogue as metrics
 from versions import needs_simulated_device
 
 import imbtorch
 from imbtorch import ConfusionMatrixMetric, ImbalanceReport, measures
-from imbtorch.measures.traits import by_key
-from imbtorch.metrics import catalogue as metrics
-from imbtorch.metrics.single import METRICS
 
 CATALOGUE = Path(measures.__file__).parent / "README.md"  # an installed package has none: it holds code alone
 
@@ -54,8 +53,8 @@ def test_catalogue_agrees_with_the_class(row):
     cls = getattr(imbtorch, name)
     assert cls.measure is getattr(imbtorch, row["Function"].strip("`"))
     assert cls.higher_is_better is {"higher": True, "lower": False, "neither": None}[row["Better"]]
-    assert cls.binary_only is (row["file"] == "two_classes.py")
-    assert bool(cls.averages) is (row["file"] == "per_class.py")
+    assert cls.traits.binary_only is (row["file"] == "two_classes.py")
+    assert bool(cls.traits.averages) is (row["file"] == "per_class.py")
     bounds = {"any": (None, None), "0 or more": (0.0, None)}.get(row["Range"])
     if "K" in row["Range"]:
         return  # a picture has the bounds of any K
@@ -67,7 +66,7 @@ def test_catalogue_agrees_with_the_class(row):
 def test_facts_know_which_have_a_positive_class():
     of_each = {row["Class"].strip("`") for row in catalogue() if row["file"] == "per_class.py"}
     assert of_each - set(of_kind(OF_POSITIVE)) == set(of_kind(OF_EACH))
-    assert {name for name in metrics.__all__ if "binary" in getattr(imbtorch, name).averages} == set(
+    assert {name for name in metrics.__all__ if "binary" in getattr(imbtorch, name).traits.averages} == set(
         of_kind(OF_POSITIVE)
     )
 
@@ -104,7 +103,7 @@ def test_iba_takes_a_function_or_a_name(name):
     for given in (metric.measure, partial(metric.measure), metric.measure.__name__, name):
         weighted = imbtorch.IndexBalancedAccuracy("binary", measure=given, alpha=0.25)
         assert weighted(PREDS, TARGET).item() == pytest.approx(expected, rel=1e-6)
-        assert weighted._measure.needs_matrix == metric.needs_matrix
+        assert measure_of(weighted).needs_matrix == metric.needs_matrix
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 import torch
 from processes import counted_collectives, launch
 from report_cases import directed
+from rooms import counter_of, state_of
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix
 from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 from torchmetrics import MetricCollection
@@ -215,7 +216,7 @@ def invalid_on_one_rank(rank, world, kind, on_invalid):
     errors = []
     for each in (metric, report):
         each.update(scores, target)
-        before = each._state.clone()
+        before = state_of(each).clone()
         if on_invalid == "warn":
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -225,7 +226,7 @@ def invalid_on_one_rank(rank, world, kind, on_invalid):
             with pytest.raises(ValueError, match="did not count 1 of the samples") as error:
                 each.compute()
             errors.append(str(error.value))
-        assert torch.equal(before, each._state)
+        assert torch.equal(before, state_of(each))
         assert not each._is_synced
         each.reset()
         each.update(torch.eye(3), torch.arange(3))
@@ -264,9 +265,9 @@ def torchmetrics_contract(rank, world):
     local, every = [[1, 1 - rank % 2], [0, rank % 2]], [[3, 2], [0, 1]]
     found = {}
     metric = made()
-    tensor = metric._state
+    tensor = state_of(metric)
     metric.compute()
-    assert metric._state is tensor, "the original tensor comes back"
+    assert state_of(metric) is tensor, "the original tensor comes back"
     assert counts(metric) == local
     inside = []
 
@@ -278,7 +279,7 @@ def torchmetrics_contract(rank, world):
     with pytest.raises(RuntimeError, match="inside"):
         fail()
     assert inside == [every]
-    assert metric._state is tensor
+    assert state_of(metric) is tensor
     assert not metric._is_synced
     metric.sync()
     assert counts(metric) == every
@@ -294,7 +295,7 @@ def torchmetrics_contract(rank, world):
     assert counts(metric) == local
     metric.sync()
     metric.reset()
-    assert metric._state is tensor
+    assert state_of(metric) is tensor
     assert counts(metric) == [[0, 0], [0, 0]]
 
     found["local"] = made(sync_on_compute=False).compute().item()
@@ -525,7 +526,7 @@ def counts_otherwise(rank, world):
         with alike.sync_context():
             ranked = isinstance(alike, imbtorch.HandTill)
             swept = isinstance(alike, LogitAdjustmentSweep)
-            counts = None if ranked else alike._counter.counts(alike._state)
+            counts = None if ranked else counter_of(alike).counts(state_of(alike))
             found[name].append(len(alike.targets) if ranked else int((counts.actual[0] if swept else counts).sum()))
     return found
 
@@ -656,7 +657,7 @@ def number_of_comparisons(rank, world):
     found["ranked each step"] = calls(lambda: ranked_step(scores, torch.arange(3)), 3)
     if rank < 2:
         metric.sync(process_group=pair)
-        found["pair"] = int(metric._counter.counts(metric._state).sum())
+        found["pair"] = int(counter_of(metric).counts(state_of(metric)).sum())
         metric.unsync()
     found["everyone again"] = calls(metric.compute, 1), metric.compute().item()
     return found

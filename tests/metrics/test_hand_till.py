@@ -14,7 +14,7 @@ from torch import nn
 from torchmetrics import MetricCollection, MetricTracker
 from torchmetrics.wrappers import Running
 
-from imbtorch.metrics.hand_till import HandTill
+from imbtorch import HandTill
 
 
 def data(classes=4, samples=200, seed=0, dtype=torch.float64, levels=6):

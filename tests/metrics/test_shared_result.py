@@ -21,12 +21,12 @@ from report_cases import (
     peers,
     support_of,
 )
+from rooms import Readings
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import Metric, MetricCollection, MetricTracker
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.reports.readings import Readings
 
 # --- reading a value ------------------------------------------------------------------------------------------------
 

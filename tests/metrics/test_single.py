@@ -33,6 +33,7 @@ from cases import (
 from distributions import seeded
 from matplotlib import pyplot as plt
 from oracles import FACTS, OF_EACH, OF_POSITIVE, OF_TWO
+from rooms import state_of
 from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
@@ -322,12 +323,11 @@ def test_a_class_of_ones_own_takes_the_traits_of_its_measure_and_may_declare_oth
         measure = staticmethod(partial(imbtorch.f_score, beta=2))
         higher_is_better = None
         plot_upper_bound = 2.0
-        key = "mine"
 
     assert (Mine.higher_is_better, Mine.plot_lower_bound, Mine.plot_upper_bound) == (False, 0, None)
-    assert (Mine.key, Mine.needs_matrix) == ("macro_averaged_absolute_error", True)
+    assert (Mine.traits.key, Mine.needs_matrix) == ("macro_averaged_absolute_error", True)
     assert (Declared.higher_is_better, Declared.plot_lower_bound, Declared.plot_upper_bound) == (None, 0, 2)
-    assert (Declared.key, Declared.needs_matrix, "binary" in Declared.averages) == ("mine", False, True)
+    assert (Declared.traits.key, Declared.needs_matrix, "binary" in Declared.traits.averages) == ("f1", False, True)
     report = imbtorch.ImbalanceReport("multiclass", 3, measures=["macro_averaged_absolute_error"])
     report.update(torch.tensor([0, 2, 1, 2]), torch.tensor([0, 0, 1, 2]))
     assert report.compute()["macro_averaged_absolute_error"].item() == pytest.approx(1 / 3)  # (1 + 0 + 0) / 3
@@ -655,7 +655,7 @@ def test_values_that_were_not_counted_are_told_at_a_prevalence_too(on_invalid):
 
 
 def test_a_prevalence_is_read_off_the_counts_of_all_processes():
-    other = multiclass([1, 1, 0], [0, 1, 1], "Precision", 2, average="none")._state.clone()
+    other = state_of(multiclass([1, 1, 0], [0, 1, 1], "Precision", 2, average="none")).clone()
 
     def gather(state, group):
         """Gather the marks of the settings alone, and later the counts followed by the marks."""

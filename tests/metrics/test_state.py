@@ -10,14 +10,13 @@ import pytest
 import torch
 from cases import EVERY_TASK, FOUR_METRICS, assert_equal, batch, build, expected, joined, multiclass, resolved
 from processes import launch
+from rooms import FAULTS, state, state_name, state_of
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import MetricCollection
 from versions import needs_simulated_device
 
 import imbtorch
 from imbtorch import Accuracy, ConfusionMatrix, ImbalanceReport, ThresholdSweep
-from imbtorch.counting.batches import FAULTS
-from imbtorch.metrics import state
 
 # --- looks -----------------------------------------------------------------------------------------------------------
 
@@ -96,39 +95,26 @@ def test_reset_starts_anew(name, task):
     assert torch.equal(metric.compute(), fresh.compute())
 
 
-@pytest.mark.parametrize("name", ["ImbalanceAccuracy", "ImbalanceReport", "HandTill"])
-def test_the_value_returned_last_outlives_a_reset_and_copies(name):
-    metric = imbtorch.HandTill(5, logits=True) if name == "HandTill" else build(name, "multiclass")
-    assert metric.last_value is None
-    metric.update(*(part[:60] for part in batch("multiclass")))
-    assert metric.last_value is None
-    value = metric.compute()
-    metric.update(*batch("multiclass"))
-    metric.reset()
-    for each in (metric, pickle.loads(pickle.dumps(metric)), metric.clone()):
-        torch.testing.assert_close(each.last_value, value, rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("task", ["binary", "multiclass"])
 def test_the_state_keeps_its_address(task):
     metric = build("Recall", task)
-    address = metric._state.data_ptr()
+    address = state_of(metric).data_ptr()
     for _ in range(2):
         metric.update(*batch(task))
         metric(*batch(task))
         metric.compute()
         _ = metric.local_confmat, metric.local_margins
-        assert metric._state.data_ptr() == address
+        assert state_of(metric).data_ptr() == address
         assert metric.local_confmat.sum() == 240
         assert metric.update_count == 2
         metric.reset()
-        assert metric._state.data_ptr() == address
+        assert state_of(metric).data_ptr() == address
         assert metric.local_confmat.sum() == 0
 
 
 def test_a_move_to_where_it_is_leaves_a_state_that_others_hold():
     metric = multiclass([0, 1], [0, 1])
-    held = getattr(metric, metric._state_name)
+    held = getattr(metric, state_name(metric))
     metric.to("cpu").reset()
     assert held.sum() == 2
 
@@ -136,9 +122,9 @@ def test_a_move_to_where_it_is_leaves_a_state_that_others_hold():
 def test_states_that_are_read_are_copies_and_leave_the_address():
     metric = multiclass([0, 1], [0, 1])
     metric.persistent(True)
-    address, (read,), (saved,) = metric._state.data_ptr(), metric.metric_state.values(), metric.state_dict().values()
+    address, (read,), (saved,) = state_of(metric).data_ptr(), metric.metric_state.values(), metric.state_dict().values()
     metric.reset()
-    assert metric._state.data_ptr() == address
+    assert state_of(metric).data_ptr() == address
     assert read.sum() == saved.sum() == 2
 
 
@@ -190,7 +176,7 @@ def captured_and_held(rank, world, act):
     )
     for each in (grouped, apart):
         each.update(*given)
-    _ = getattr(metric, metric._state_name)
+    _ = getattr(metric, state_name(metric))
     before = metric.local_confmat
     for each in (metric, grouped):
         with (
@@ -395,9 +381,9 @@ def test_saved_and_loaded(task, nested, tmp_path):
     other.update(*batch(task, seed=2))
     other(*batch(task, seed=2))
     other.persistent(True)
-    address = other._state.data_ptr()
+    address = state_of(other).data_ptr()
     modules[1].load_state_dict(torch.load(tmp_path / "state.pt"))
-    assert other._state.data_ptr() == address
+    assert state_of(other).data_ptr() == address
     assert torch.equal(other.compute(), before)
     other.update(*batch(task, seed=1))
     assert torch.equal(other.compute(), metric.compute())
@@ -443,7 +429,7 @@ def test_counts_of_another_kind_are_refused_by_name(task, arguments, name, stric
         prefixed = {prefix + key: value for key, value in state.items()}
         with pytest.raises(RuntimeError, match=rf"{prefix}counts_\w*{name}\w* counts differently") as error:
             module.load_state_dict(prefixed, strict=strict)
-        assert metric._state_name in str(error.value)
+        assert state_name(metric) in str(error.value)
         assert torch.equal(metric.local_confmat, before)
     with pytest.raises(ValueError, match=rf"cannot merge counts of .*{name}"):
         metric.merge_state(other)

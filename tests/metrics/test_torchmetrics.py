@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rooms import Counting, state_of
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import MetricCollection, MetricTracker
 from torchmetrics.classification import BinaryF1Score, MulticlassConfusionMatrix, MulticlassRecall
@@ -27,7 +28,6 @@ from imbtorch import (
     Precision,
     Recall,
 )
-from imbtorch.counting.tasks import Counting
 
 SIZE = 3
 
@@ -277,7 +277,7 @@ def test_metrics_that_count_alike_share_one_update():
     assert counted.call_count == 3
     collection.compute()
     members = dict(collection.items(copy_state=False))
-    states = [members[name]._state for name in ("f", "matrix", "recall")]
+    states = [state_of(members[name]) for name in ("f", "matrix", "recall")]
     assert states[0] is states[1] is states[2]
     assert_reports(collection.compute(), [batch(0), batch(1)])
 

@@ -3,18 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from rooms import equal_area_gmean, feasible, greatest_gmean, greatest_value, largest_trapezium, space_points
 from sklearn.metrics import auc, roc_auc_score
 
 import imbtorch
 from imbtorch.papers import skew_ratio
-from imbtorch.papers.dominance import (
-    equal_area_gmean,
-    feasible,
-    greatest_gmean,
-    greatest_value,
-    largest_trapezium,
-    space_points,
-)
 from imbtorch.statistics import partial_auc, select_model
 
 TWO = torch.tensor([[90, 10], [2, 8]])  # TPR .8, TNR .9

@@ -5,17 +5,11 @@ import functools
 import numpy as np
 import pytest
 import torch
+from rooms import least_precision, precision_recall_isometrics, precision_recall_points, roc_isometrics, roc_points
 from sklearn.metrics import precision_recall_curve, roc_curve
 
 import imbtorch
 from imbtorch.papers import effective_skew_ratio
-from imbtorch.plots.curves import (
-    least_precision,
-    precision_recall_isometrics,
-    precision_recall_points,
-    roc_isometrics,
-    roc_points,
-)
 
 # --- thresholds ------------------------------------------------------------------------------------------------------
 

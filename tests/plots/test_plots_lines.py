@@ -9,11 +9,11 @@ import pytest
 import torch
 from matplotlib import pyplot as plt
 from pictures import COUNTS, TWO, correlations, interval, legend, line, passes, pixels, shaded, ticks, unnamed
+from rooms import probability
 
 import imbtorch
 from imbtorch import papers, plots
 from imbtorch.papers import measure_correlations, prevalence_curves, sensitivity_curves
-from imbtorch.plots.style import probability
 from imbtorch.statistics import Interval
 
 # --- correlations ----------------------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import pytest
 import torch
 from matplotlib import pyplot as plt
 from pictures import SWEPT, cut_off, legend, line, pixels, shaded, unnamed
+from rooms import probability
 from sklearn.metrics import average_precision_score, f1_score, precision_score, recall_score, roc_auc_score
 
 import imbtorch
 from imbtorch import papers, plots
-from imbtorch.plots.style import probability
 
 F1 = functools.partial(imbtorch.f_score, average="binary")
 UNREACHABLE = {"pr": "out of reach at these class shares", "dominance": "out of reach of any classifier"}

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sklearn.metrics
+from rooms import command_line
 
 import imbtorch
-from imbtorch.predictions import command_line
 
 NAMES = np.array(["emu, rare", "house cat", "wild dog"])  # sorted; one class is never predicted
 RNG = np.random.default_rng(0)
@@ -281,7 +281,7 @@ def test_no_unexpected_error_looks_worse(error, text, old, capsys, monkeypatch):
 )
 def test_a_broken_file_is_named_with_its_row(lines, text, tmp_path, capsys):
     path = tmp_path / "broken.csv"
-    path.write_text(lines)
+    path.write_text(lines, encoding="utf-8")
     assert command_line.main(["report", str(path), "--target", "label", "--preds", "pred"]) == 2
     assert text in capsys.readouterr().err
 

@@ -494,6 +494,8 @@ def test_signatures_differ_exactly_where_counts_or_settings_do():
 def test_a_file_that_cannot_be_opened_says_why(change, text, tmp_path):
     path = tmp_path / "result.json"
     imbtorch.report(preds=PREDS, target=TARGET).to_json(path)
-    path.write_text("<html>" if change is None else json.dumps(json.loads(path.read_text()) | change))
+    data = json.loads(path.read_text(encoding="utf-8"))
+    changed = "<html>" if change is None else json.dumps(data | change)
+    path.write_text(changed, encoding="utf-8")
     with pytest.raises(ValueError, match=text):
         imbtorch.open_result(path)

@@ -9,14 +9,13 @@ import torch
 from fairlearn.metrics import MetricFrame
 from processes import launch
 from report_cases import directed
+from rooms import Counting, settings_text, state_name, state_of, traits_of
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import MetricCollection
 from versions import traced
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.counting.tasks import Counting
-from imbtorch.measures.traits import traits_of
 
 SITES = ["site A", "site B", "site C"]
 
@@ -355,7 +354,7 @@ def test_the_constructor_speaks_of_much_memory():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         report = ImbalanceReport("multiclass", num_classes=100, groups=2000, state="margins")
-    assert report._state.numel() == 2000 * 300 + 8  # as many times as large, and no more
+    assert state_of(report).numel() == 2000 * 300 + 8  # as many times as large, and no more
 
 
 # --- with everything else -------------------------------------------------------------------------------------------
@@ -401,9 +400,9 @@ def test_settings_pickle_clone_merge_and_reset():
     report = filled()
     other = ImbalanceReport("multiclass", num_classes=3, groups=SITES[::-1])
     assert "groups=['site A', 'site B', 'site C']" in repr(report)
-    assert report._settings_text() != other._settings_text()
-    assert report._state_name != ImbalanceReport("multiclass", num_classes=3, groups=4)._state_name
-    assert report._state_name != ImbalanceReport("multiclass", num_classes=3)._state_name
+    assert settings_text(report) != settings_text(other)
+    assert state_name(report) != state_name(ImbalanceReport("multiclass", num_classes=3, groups=4))
+    assert state_name(report) != state_name(ImbalanceReport("multiclass", num_classes=3))
     for name in ("groups", "per_group"):
         with pytest.raises(AttributeError, match=f"{name} cannot be changed"):
             setattr(report, name, ())

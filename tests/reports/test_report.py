@@ -32,12 +32,13 @@ from report_cases import (
     peers,
     weighted,
 )
+from rooms import catalogue as metrics
+from rooms import state_name, state_of
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import MetricCollection
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.metrics import catalogue as metrics
 from imbtorch.statistics import compare, posterior
 
 SINGLE = {
@@ -387,7 +388,7 @@ def test_merge_refuses_what_counts_differently():
 def test_born_on_the_meta_device(task):
     with torch.device("meta"):
         report = ImbalanceReport(task, **SIZES[task])
-    assert report._state.is_meta
+    assert state_of(report).is_meta
     report.to_empty(device="cpu")
     assert report.counts().sum() == 0
     report.update(*data(task))
@@ -631,7 +632,7 @@ def test_prevalences_that_do_not_fit(task, arguments, prevalence, error, match):
 
 def test_a_report_at_a_prevalence_counts_like_any_other():
     plain, there = filled("binary"), filled("binary", prevalence=[1000, 1])
-    assert plain._state_name == there._state_name
+    assert state_name(plain) == state_name(there)
     assert "prevalence=[1000.0, 1.0]" in repr(there)
     assert "prevalence" not in repr(plain)
     rare = ImbalanceReport("binary", prevalence=[1000, 1])
