@@ -47,6 +47,7 @@ from unittest import mock
 import numpy as np
 import torch
 from scipy import stats
+from scipy.optimize import brentq
 from torch import Tensor
 from tqdm import tqdm
 
@@ -467,69 +468,125 @@ def compared(quick: bool, size: int, rare: int, spread: float, shared: float) ->
 
 # --- a gate ---------------------------------------------------------------------------------------------------------
 
-MARGIN = 0.01
-TESTS = ((300, 300), (540, 60), (580, 20), (480, 90, 30), (200, 120, 80, 60, 45, 35, 25, 15, 10, 10))
-DISAGREEMENTS = {  # name -> rate beyond the loss, how many times as high it is in rare classes, loss in these alone
-    "by the loss alone": (0, 1, False),
-    "by .02": (0.02, 1, False),
-    "by .02, in rare classes by .08": (0.02, 4, False),
-    "by .02, the loss in rare classes alone": (0.02, 1, True),
-    "in rare classes alone": (0, 1, True),
+TESTS = ((300, 300), (540, 60), (580, 20), (1425, 75), (2850, 150), (480, 90, 30))
+LONG_TEST = (200, 120, 80, 60, 45, 35, 25, 15, 10, 10)
+DISAGREEMENTS = {  # name -> rates beyond the loss in frequent and in rare classes, and shares of the loss in these
+    "by the loss alone": ((0, 0), (1, 1)),
+    "by .02": ((0.02, 0.02), (1, 1)),
+    "by .02, in rare classes by .08": ((0.02, 0.08), (1, 1)),
+    "by .02, the loss in rare classes": ((0.02, 0.02), (0, 1)),
+    "by .01 in frequent classes, the loss in rare ones": ((0.01, 0), (0, 1)),
+    "by the loss, three times as high in rare classes": ((0, 0), (1 / 3, 1)),
+    "in rare classes alone": ((0, 0), (0, 1)),
 }
+LOOKED_AT = ((1900, 100), (1600, 400), (9000, 1000))
 
 
 def gate(quick: bool, run: Run) -> str:
-    """How often a model that is worse by the margin is called not worse."""
+    """How often a model that is worse by the margin is called not worse, and an equal one."""
+    sets = 20 if quick else 300
     jobs = [
-        (quick, sizes, name)
-        for sizes, name in product(TESTS, DISAGREEMENTS)
+        (sets, sizes, "BA", 0.01, name)
+        for sizes, name in product((*TESTS, LONG_TEST), DISAGREEMENTS)
         if len(set(sizes)) > 1 or "rare" not in name
+    ]
+    jobs += [
+        (sets, sizes, measure, margin, name)
+        for sizes, margin in (((400, 20), 0.03), ((2850, 150), 0.01), ((480, 90, 30), 0.03))
+        for measure, name in product(("macro F1", "IAM"), DISAGREEMENTS)
     ]
     rows = run("gate", passed, jobs)
     columns = [
         "samples",
+        "measure",
+        "margin",
         "models disagree",
-        "half: not worse",
-        "undecided",
-        "differing: not worse",
+        "not worse",
         "undecided",
         "equal",
+        "no loss: not worse",
     ]
     text = (
-        "The new model is worse than the old one by .01 of balanced accuracy: in all classes, or in rare ones alone, "
-        "which have fewer samples than the mean class. Beyond that loss, the models disagree in the given share of "
-        "samples. A gate with a margin of .01 calls the model not worse if the 90% interval of paired_compare lies "
-        "above -.01, which should happen in .05 of the sets at most, and undecided if the interval holds -.01. Columns "
-        'of both priors, and the share of sets with equal predictions, of which prior="differing" says that they are '
-        "equal: models that disagree in rare classes alone are often not told apart by so few samples."
+        "The new model is worse than the old one by the margin: in all classes, or in rare ones alone, which have "
+        "fewer samples than the mean class. Beyond that loss, the models disagree in the given share of samples. A "
+        "gate calls the model not worse if the 90% interval of paired_compare lies above the margin, which should "
+        "happen in .05 of the sets, and undecided if the interval holds the margin; both are shares of the sets in "
+        "which a prediction differs. Equal: share of the other sets. No loss: share of the sets in which a prediction "
+        "differs that are called not worse if the models disagree likewise, but neither is better."
     )
-    return f"## A gate for new models\n\n{text}\n\n{markdown(columns, rows)}"
+    looked = run("looks", looks, [(sets, *each) for each in product(LOOKED_AT, ("by .02", "by the loss alone"))])
+    about = (
+        "Looks at a growing sample: the share of sets of which a model that is worse by .01 of balanced accuracy is "
+        "called not worse at one of 20 sizes up to the given one, evenly spaced, and at the last."
+    )
+    shown = ["samples", "models disagree", "one of 20 looks", "last look"]
+    return f"## A gate for new models\n\n{text}\n\n{markdown(columns, rows)}\n\n{about}\n\n{markdown(shown, looked)}"
 
 
-def passed(quick: bool, sizes: tuple[int, ...], name: str) -> list[str]:
-    """Row of the table of gates."""
-    sets, (base, times, alone), size = 20 if quick else 300, DISAGREEMENTS[name], len(sizes)
-    samples = torch.tensor(sizes)
-    rare = samples < samples.double().mean()
-    won = base * torch.where(rare, times, 1.0)
-    lost = won + (rare * MARGIN * size / rare.sum() if alone else MARGIN)
-    target = torch.arange(size).repeat_interleave(samples)
-    found = dict.fromkeys(product(("half", "differing"), ("not worse", "undecided")), 0)
-    equal = 0
-    for _ in range(sets):
+class Disagreement:
+    """Two models that disagree in given shares of each class, the new one worse by a margin."""
+
+    def __init__(self, sizes: tuple[int, ...], name: str, measure: str, margin: float) -> None:
+        self.samples, self.measure = torch.tensor(sizes), OVER_SEEDS[measure]
+        rare = (self.samples < self.samples.double().mean()).long()
+        rates, shares = (torch.tensor(each, dtype=torch.float64)[rare] for each in DISAGREEMENTS[name])
+        self.won = rates
+
+        def loss(times: float) -> float:
+            lost = rates + times * shares
+            return float(self.value(lost, rates) - self.value(rates, lost)) - margin
+
+        times = brentq(loss, 0, 0.8 / float(shares.max())) if margin else 0.0
+        self.lost = rates + times * shares
+
+    def value(self, won: Tensor, lost: Tensor) -> Tensor:
+        """Value of a model that wins some samples and loses others to the other model; .85 of the rest are right."""
+        return self.measure(expected(self.samples.double(), 0.85 * (1 - won - lost) + won, False))
+
+    def drawn(self, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Predictions of the new and of the old model."""
+        size = len(self.samples)
         drawn, wrong = torch.rand(len(target)), (target + torch.randint(1, size, (len(target),))) % size
         both = torch.where(torch.rand(len(target)) < 0.85, target, wrong)
-        of_old, of_new = drawn < lost[target], (drawn >= lost[target]) & (drawn < (lost + won)[target])
-        old = torch.where(of_old, target, torch.where(of_new, wrong, both))
-        new = torch.where(of_old, wrong, torch.where(of_new, target, both))
-        equal += bool((old == new).all())
-        for prior in ("half", "differing"):
-            arguments = {"level": 0.9, "draws": 500, "prior": prior}
-            interval = paired_compare("balanced_accuracy", new, old, target, size, **arguments).difference
-            found[prior, "not worse"] += bool(interval.low >= -MARGIN)
-            found[prior, "undecided"] += bool(interval.low < -MARGIN <= interval.high)
-    counted = [f"{each / sets:.3f}" for each in (*found.values(), equal)]
-    return [", ".join(map(str, sizes)), name, *counted]
+        lost = drawn < self.lost[target]
+        won = ~lost & (drawn < (self.lost + self.won)[target])
+        old = torch.where(lost, target, torch.where(won, wrong, both))
+        return torch.where(lost, wrong, torch.where(won, target, both)), old
+
+
+def not_worse(measure: str, margin: float, new: Tensor, old: Tensor, target: Tensor, size: int) -> tuple[bool, bool]:
+    """Whether a gate passes the new model, and whether it is undecided."""
+    interval = paired_compare(OVER_SEEDS[measure], new, old, target, size, level=0.9, draws=500).difference
+    return bool(interval.low >= -margin), bool(interval.low < -margin <= interval.high)
+
+
+def passed(sets: int, sizes: tuple[int, ...], measure: str, margin: float, name: str) -> list[str]:
+    """Row of the table of gates."""
+    target = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    found: dict[float, list[tuple[bool, bool]]] = {margin: [], 0.0: []}
+    for worse, verdicts in found.items():
+        models = Disagreement(sizes, name, measure, worse)
+        for _ in range(sets if bool(models.won.any()) or worse else 0):
+            new, old = models.drawn(target)
+            if not bool((new == old).all()):
+                verdicts.append(not_worse(measure, margin, new, old, target, len(sizes)))
+    at_margin = [f"{share:.3f}" for share in np.mean(found[margin], 0)] if found[margin] else ["-", "-"]
+    equal = f"{1 - len(found[margin]) / sets:.3f}"
+    none = f"{np.mean(found[0.0], 0)[0]:.3f}" if found[0.0] else "-"
+    return [", ".join(map(str, sizes)), measure, f"{margin:g}", name, *at_margin, equal, none]
+
+
+def looks(sets: int, sizes: tuple[int, ...], name: str) -> list[str]:
+    """Row of the table of looks."""
+    models, found = Disagreement(sizes, name, "BA", 0.01), []
+    for _ in range(sets):
+        target = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))[torch.randperm(sum(sizes))]
+        new, old = models.drawn(target)
+        ends = [sum(sizes) * number // 20 for number in range(1, 21)]
+        some = [each for each in ends if len(target[:each].unique()) == len(sizes)]
+        passes = [not_worse("BA", 0.01, new[:end], old[:end], target[:end], len(sizes))[0] for end in some]
+        found.append((any(passes), passes[-1]))
+    return [", ".join(map(str, sizes)), name, *(f"{share:.3f}" for share in np.mean(found, 0))]
 
 
 # --- clusters -------------------------------------------------------------------------------------------------------
