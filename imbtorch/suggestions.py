@@ -24,18 +24,18 @@ SYNONYMS = (
     ("npv", "negativepredictivevalue"),
     ("f1", "fscore", "f1score", "fbeta", "fbetascore", "fmeasure", "f2", "f2score"),
     ("dice", "f1", "fscore", "dicescore", "dicecoefficient", "generalizeddicescore"),
-    ("iou", "jaccard", "jaccardindex", "jaccardscore", "meaniou", "miou", "intersectionoverunion"),
+    ("iou", "jaccard", "jaccardindex", "jaccardscore", "meaniou", "intersectionoverunion"),
     ("accuracy", "acc", "accuracyscore"),
-    ("balancedaccuracy", "bacc", "balacc", "balaccuracy", "balancedaccuracyscore", "unweightedaveragerecall", "uar"),
+    ("balancedaccuracy", "bacc", "balaccuracy", "balancedaccuracyscore", "unweightedaveragerecall", "uar"),
     ("weightedaccuracy",),  # no average of accuracy
-    ("adjustedbalancedaccuracy", "informedness", "bookmakerinformedness", "youden", "youdenj", "youdensj"),
+    ("adjustedbalancedaccuracy", "informedness", "bookmakerinformedness", "youdensj"),
     ("gmean", "geometricmean", "geometricmeanscore"),
     ("mcc", "matthewscorrcoef", "matthewscorrelationcoefficient", "phi", "phicoefficient"),
     ("kappa", "cohenkappa", "cohenkappascore", "quadraticweightedkappa", "qwk"),
     ("iam", "imbalanceaccuracy"),
     ("cba", "classbalanceaccuracy"),
     ("iba", "indexbalancedaccuracy"),
-    ("fowlkesmallows", "fowlkesmallowsindex", "fmi"),
+    ("fowlkesmallows", "fmi"),
     ("confusionmatrix", "confmat"),
 )
 OF_SCORES = ("auc", "auroc", "rocauc", "rocaucscore", "ap", "auprc", "aupr", "prauc", "averageprecision")

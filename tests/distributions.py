@@ -41,12 +41,6 @@ def mean_cdf(matrix, weight):
     return lambda z: first.cdf(2 * z - nodes).mean()
 
 
-def mean_density(matrix, weight):
-    first, second = betas(matrix, weight)
-    nodes = second.ppf((np.arange(20_000) + 0.5) / 20_000)
-    return lambda z: 2 * first.pdf(2 * z - nodes).mean()
-
-
 def distance(draws, cdf, points=100):
     """Kolmogorov distance of draws from a distribution, in units of what chance gives (1 in 1500 is above 2)."""
     ordered = np.sort(np.asarray(draws))

@@ -144,7 +144,6 @@ def contents(result):
 
 
 @pytest.mark.filterwarnings("ignore")
-@TODAY
 def test_a_damaged_result_raises_valueerror_or_is_what_was_saved(tmp_path):
     draw, path, saved, opened, wrong = random.Random(0), tmp_path / "result.json", [], 0, collections.Counter()
     for result in results():

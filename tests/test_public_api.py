@@ -36,8 +36,8 @@ NAMES = {
     """,
     "imbtorch.measures": MEASURES,
     "imbtorch.statistics": """
-        BalancedAccuracyPosterior ChosenEpoch Comparison Interval OperatingPoint Runs Selection
-        balanced_accuracy_posterior beats_baseline bootstrap compare over_runs paired_compare
+        ChosenEpoch Comparison Interval OperatingPoint Runs Selection
+        beats_baseline bootstrap compare over_runs paired_compare
         partial_auc posterior samples_needed select_epoch select_model skill trivial undominated
     """,
     "imbtorch.papers": """

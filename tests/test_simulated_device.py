@@ -695,7 +695,6 @@ ANALYSIS = {
     "clusters": lambda put: statistics.bootstrap(
         imbtorch.recall, put(torch.stack([TABLE] * 4)), draws=200, clusters=True, **drawn()
     ),
-    "exact": lambda put: statistics.balanced_accuracy_posterior(put(TABLE), points=1000).quantile(0.1),
     "compare": lambda put: statistics.compare(imbtorch.recall, put(TABLE), put(TABLE.T), draws=200, **drawn()),
     "paired_compare": lambda put: statistics.paired_compare(
         imbtorch.recall, put(GUESSES[0]), put(GUESSES[1]), put(TARGET), 3, draws=200, **drawn()
@@ -753,7 +752,7 @@ def test_every_function_of_counts_is_tried():
     functions = {
         name for name in [*papers.__all__, *statistics.__all__] if name.islower() and not name.startswith("plot_")
     }
-    assert functions - set(ANALYSIS) == {"balanced_accuracy_posterior", "invariance_table"}  # "exact", and a table
+    assert functions - set(ANALYSIS) == {"invariance_table"}  # a table
 
 
 # --- the default device ---------------------------------------------------------------------------------------------

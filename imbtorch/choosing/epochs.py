@@ -172,96 +172,33 @@ def select_epoch(
     r"""Choose the epoch with the best value, correct that value, and find the epochs indistinguishable from it.
 
     Pass the classes that each epoch predicted for the same validation samples; models or trials of a search work the
-    same way. The result, a :class:`ChosenEpoch`, holds the kept epoch with
-
-    - its **value**, and the value **corrected** for being the best of many, with an interval;
-    - its **stability**: the share of random halves of the samples that keep the same epoch;
-    - the **indistinguishable** epochs, whose difference from the best one may be noise, and the **shortfall**, an upper
-      bound of how far below the best one they may be.
-
-    Print it to see all of them in one line. The following paragraphs explain how they are computed.
-
-    **Corrected value.** The best of many epochs looks better than it is: by 0.02 to 0.16 on average in the simulations
-    below. For the correction, the samples are divided at random into two halves; the epoch that is best on one half is
-    counted on the other, and vice versa. Let X be the mean counts over ``repeats`` such divisions. The corrected value
-    is the measure of
-
-    .. math:: C' = \tfrac1{10} C_{\text{kept}} + \tfrac9{10} X,
-
-    and its interval is the :func:`posterior` of these counts, or with ``cluster`` their cluster bootstrap, extended to
-    the uncorrected value. If one of many epochs is truly better than the others, halves often keep another epoch, and
-    the corrected value is too low, but the interval covers the true value: in 0.98 of the runs with one of 100
-    candidates better by 0.13 of balanced accuracy and 20 positives (``examples/coverage.md``). Some measures are 0 if
-    one class has a recall of 0, such as G-mean, the geometric mean of recalls. For these no value is corrected if a
-    class has fewer than ten samples, or less than one hit in C': a recall of 0 by chance lowers them far below their
-    value in the population, and it occurs more often in halves than in all samples. Clusters count as the number of
-    independent samples that they are worth (:func:`bootstrap`).
-
-    **Indistinguishable epochs.** The test statistic of an epoch e is :math:`T_e = \max_j (v_j - v_e) / s_{je}`, with
-    the values v of the epochs and the standard deviation s of the difference over the half-samples (at least a quarter
-    of the median s). The epoch is worse than the best if T exceeds the ``level`` quantile of its centred distribution
-    over the half-samples; the others, the best included, are indistinguishable. Indistinguishable does not mean equally
-    good: in the simulations below, 22 to 39 of 40 epochs are indistinguishable on average, and the worst of them is
-    0.03 to 0.23 below the best. The shortfall bounds this distance. For each of these epochs, take its difference from
-    the best value plus the ``level`` quantile of the deviations of this difference over the half-samples; the shortfall
-    is the largest of these sums.
-
-    **Accuracy in simulations** (``examples/choosing.py``: 40 correlated epochs that stay, learn, drift, overfit,
-    jitter, swing or collapse; two, five and ten classes with 5 to 100 samples of the rarest; balanced accuracy, the
-    imbalance accuracy measure IAM, G-mean and macro F1). The error of the corrected value is at most 0.02 on average
-    over the scenarios, and 0.05 in the worst one. Its interval covers the true value in 0.94 of the runs or more on
-    average, and in 0.85 or more in each scenario. The epoch that is truly best is among the indistinguishable ones in
-    0.94 or more on average, and in 0.78 in the worst scenario (balanced accuracy of two classes with 5 samples of the
-    rarer one). The shortfall holds in 0.97 or more on average, and in 0.88 in the worst scenario. G-mean is corrected
-    only where there are hits: with ten samples of a class and a recall of 0.1, it is too high by up to 0.1.
-
-    **Clusters.** Samples that resemble each other, such as the visits of a patient, need ``cluster=ids``: visits of one
-    patient in both halves would let the one half know the other. Halves then consist of whole clusters, and the
-    interval resamples 64 buckets of clusters, as in a report with ``clusters=True``; its bounds are nan if all clusters
-    fall into one bucket. Simulated (``examples/coverage.md``: 30 epochs, 10 to 100 clusters of 10 or 20 equal or
-    correlated samples), the interval covered the true value in 0.91 to 1.0 of sets, except 0.87 for balanced accuracy
-    of 50 clusters of one class each, with equal samples; without ids in 0.36 or fewer if samples were equal. The best
-    epoch was among the indistinguishable ones in 0.78 to 1.0, and the shortfall held in all.
-
-    **Several processes.** Each process passes its own samples, with their ``positions`` or clusters if there are any,
-    and its own ``generator``; all other arguments are equal. With ``positions`` or ``cluster`` the generators of all
-    processes must be in the same state, and all get the same result. Without them the generators must be in different
-    states, and all get the same result except for the interval, which each process draws by itself. ``sum_counts``
-    takes an integer tensor and returns its sum over the processes; it is called equally often and with equal shapes on
-    all of them, and no predictions are gathered.
-
-    **Time and memory.** The halves are counted in parts, which takes little memory. With 13 or more classes, and if
-    matrices would take too long, the measure is computed from :class:`~imbtorch.Margins` if it allows that. If it does
-    not, only the best epochs are resampled, and fewer times; see ``compared`` and ``repeats`` of the result.
+    same way. Print the result for one line of text: the kept epoch with its **value**; the value **corrected** for
+    being the best of many, with an interval; its **stability**, the share of random halves of the samples that keep the
+    same epoch; the **indistinguishable** epochs, whose difference from the best one may be noise; and the
+    **shortfall**, an upper bound of how far below the best one these may be. ``examples/choices.md`` describes the
+    methods and how well they hold in simulations.
 
     Args:
-        predictions: ``[M, N]`` class indices of N samples predicted in M epochs, of any integer dtype (uint8 suffices
-            for 256 classes) or bool. For other candidates, such as models or the trials of a search, a dict of name ->
-            ``[N]``; the result uses these names.
+        predictions: ``[M, N]`` class indices of N samples predicted in M epochs, of any integer dtype or bool. For
+            other candidates a dict of name -> ``[N]``; the result uses these names.
         target: ``[N]`` class indices.
         measure: name in the catalogue such as ``"f1"``, averaged as in a report of these classes, or function of
-            ``[..., K, K]`` counts that returns ``[...]``, such as :func:`imbtorch.balanced_accuracy`; functions of
-            this package are averaged like their names. Or a dict of name -> measure; all measures then share the
-            halves.
+            ``[..., K, K]`` counts that returns ``[...]``; functions of this package are averaged like their names. Or a
+            dict of name -> measure; all measures then share the halves.
         num_classes: number of classes K; by default the largest index plus one. Required with ``sum_counts``.
         higher_is_better: direction, or name -> direction; by default the attribute ``higher_is_better`` of the measure,
             or True if it has none.
         ties: epoch to keep among those with the same value, ``"latest"`` (default) or ``"earliest"``, in all samples
-            and in each half. Epochs that differ on all samples can still tie within a half, so the corrected value
-            and the stability depend on this rule even if no epoch ties with the kept one.
+            and in each half.
         repeats: number of times that the samples are divided into halves, 100 by default and at least 2.
-        draws: number of draws for the interval; by default 10,000 for up to 31 classes, fewer for more classes, but
-            at least 100.
+        draws: number of draws for the interval; by default 10,000 for up to 31 classes, fewer for more.
         level: nominal coverage of the interval, and nominal probability that the truly best epoch is among the
-            indistinguishable ones and that the shortfall is a true bound; 0.95 by default.
+            indistinguishable ones and that the shortfall is a true bound.
         generator: source of randomness, on the CPU; by default torch's.
-        positions: ``[N]`` indices of this process's samples in the whole validation set, for several processes. The
-            generators of all processes must then be in the same state; the result is the same to the last digit for any
-            number of processes.
+        positions: ``[N]`` indices of this process's samples in the whole validation set, for several processes.
         sum_counts: function that returns an integer tensor summed over the processes; by default there is one process.
         cluster: ``[N]`` integers, the id of each sample's cluster, such as its patient; by default all samples are
-            independent. :func:`imbtorch.cluster_ids` makes ids of names. A cluster falls into the same half on all
-            processes, whichever hold its samples; ``positions`` are then not needed and refused.
+            independent. :func:`imbtorch.cluster_ids` makes ids of names. ``positions`` are then refused.
 
     Returns:
         :class:`ChosenEpoch`, or for several measures a dict of name -> :class:`ChosenEpoch`.
@@ -270,11 +207,9 @@ def select_epoch(
         ValueError: for shapes that do not fit, classes out of range, no epochs or no samples, a measure that has no
             value in any epoch or does not return one value for each matrix, ``repeats`` below 2, an unknown ``ties``,
             ``sum_counts`` without ``num_classes``, and ``cluster`` with ``positions`` or more than 968 classes.
-        TypeError: for predictions, targets or ids that are not tensors of integers; predictions and targets may be
-            bools.
+        TypeError: for predictions, targets or ids that are not tensors of integers.
 
-    Source: the methods build on half-sampling (Shao and Tu 1995, The jackknife and bootstrap) and on the model
-    confidence set (Hansen, Lunde and Nason 2011); the weights 1/10 and 9/10 were found by simulation.
+    Source: half-sampling (Shao and Tu 1995) and the model confidence set (Hansen, Lunde and Nason 2011).
 
     >>> from imbtorch import balanced_accuracy
     >>> generator = torch.Generator().manual_seed(0)
@@ -284,9 +219,6 @@ def select_epoch(
     >>> found = select_epoch(predictions, target, balanced_accuracy, generator=generator)
     >>> found.epoch, found.corrected < found.value, found.indistinguishable
     (2, True, (1, 2))
-    >>> trials = {f"trial {number}": each for number, each in enumerate(predictions)}
-    >>> select_epoch(trials, target, balanced_accuracy, generator=generator).name
-    'trial 2'
     """
     check_choice("ties", ties, TIES)
     if whole_number("repeats", repeats) < 2:

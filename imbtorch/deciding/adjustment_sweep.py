@@ -43,84 +43,42 @@ class LogitAdjustmentSweep(DecidingSweep):
     """Sweep of a measure over logit adjustments: it logs the chosen ``tau`` and the value there.
 
     Post-hoc logit adjustment subtracts ``tau`` times the log class shares of training from the logits
-    (:class:`~imbtorch.LogitAdjustment`), which moves decisions from frequent to rare classes. Update the sweep with the
-    logits of a validation set, like any metric::
-
-        sweep = LogitAdjustmentSweep("balanced_accuracy", train_counts, logits=True)
-        sweep.update(logits, y)  # for each batch of the validation set
-        sweep.compute()  # {"tau": ..., "value": ...}
-        print(sweep.table())  # measures of the plain rule, of tau = 1, and of the chosen tau, and what it gains
-        test.update(sweep.rule(test_logits), test_y)  # with the chosen tau
-
-    In Lightning, log the sweep itself. Each checkpoint that is saved after a validation holds its ``tau``::
+    (:class:`~imbtorch.LogitAdjustment`), which moves decisions from frequent to rare classes. In Lightning, log the
+    sweep itself; each checkpoint that is saved after a validation holds its ``tau``::
 
         self.sweep = LogitAdjustmentSweep("balanced_accuracy", train_counts, logits=True, prefix="val_")
         self.sweep.update(logits, y)  # in validation_step, without the rule
-        self.log_dict(self.sweep)  # in on_validation_epoch_end: val_tau and val_value
+        self.log_dict(self.sweep)  # in on_validation_epoch_end: val_tau and val_value; elsewhere compute()
         self.test.update(self.sweep.rule(logits), y)  # in test_step, also after ckpt_path="best"
 
-    Probabilities of scikit-learn work with the default ``logits=False``:
-    ``sweep.update(torch.from_numpy(model.predict_proba(X)), torch.from_numpy(y))`` if ``y`` are class indices.
+    ``sweep.rule`` is a submodule that returns adjusted logits; ``sweep.rule.predict`` returns classes. Its ``tau`` is 0
+    until ``compute`` chooses; Lightning's sanity check, test and predict do not change it. Outside Lightning, do not
+    update the sweep with test data. ``sweep.rule.take(sweep.best(...))`` sets another ``tau`` until the next
+    ``compute`` with new samples. For two classes use :class:`~imbtorch.ThresholdSweep`.
 
-    **The rule.** ``sweep.rule`` is a :class:`~imbtorch.LogitAdjustment`: a submodule that takes the same scores and
-    returns adjusted logits; ``sweep.rule.predict`` returns classes.
-
-    - Its ``tau`` is 0, the plain rule, until ``compute`` is called. A later ``compute`` without new samples does not
-      change it.
-    - Lightning's sanity check, test and predict do not change it; ``trainer.validate`` chooses again. Outside
-      Lightning, do not update this sweep with test data; use another metric.
-    - ``sweep.rule.take(sweep.best(...))`` sets another ``tau``, until ``compute`` is called with new samples. To choose
-      under the same settings each time, give the sweep ``at_least`` or ``taus``. To keep a ``tau`` for good, make a
-      :class:`~imbtorch.LogitAdjustment` of your own.
-    - Loading a checkpoint restores the ``tau`` saved in it.
-
-    **The gain.** ``examples/decision_study`` compares the chosen ``tau`` with the plain rule after training with an
-    unweighted loss, in percentage points on test data with 95% intervals over units. A unit is a large data set or a
-    family of related small ones. With three to nine classes (15 units) balanced accuracy rose by 3.9 [1.3, 6.5];
-    without the four units used to develop the rule, by 2.7 [-0.3, 5.7]. With ten to 56 classes (4 units) it rose by 6.0
-    [1.6, 10.4]. Accuracy and the Matthews correlation coefficient (MCC) changed by less than a point; the result for
-    IAM is inconclusive. Adjustment does not make the choice of the epoch better. After training with class weights a
-    negative ``tau`` can restore accuracy and MCC.
-
-    **The choice.** The samples are resampled 100 times, in buckets of whole clusters. The best values of ``tau`` of the
-    resamples are averaged, and the mean is rounded to the grid of ``taus``. With ``at_least`` it is moved to the
-    nearest ``tau`` that satisfies the constraints on all samples. If none does, the worst possible value of the measure
-    is logged, with a warning that says what is reachable.
-
-    **Two classes.** Adjusting the logits of two classes is the same as moving the threshold. Use
-    :class:`~imbtorch.ThresholdSweep`, which has finer steps, curves, and guarantees for constraints.
-
-    **Clusters.** The visits of a patient or the pixels of an image resemble each other. The choice of ``tau``,
-    :meth:`gain` and the table always resample and hold out whole clusters; this sweep has no argument ``clusters``.
-    ``update(..., cluster=ids)`` takes the id of each sample's cluster. Without ids each sample, with all its positions
-    (pixels or tokens), is a cluster.
-
-    **Accuracy and memory.** Scores are shifted in float64 (float32 on devices without it); of tied classes the one with
-    the lowest index is predicted. Counts are exact. One communication step (``all_reduce``) sums them over processes.
-    The state holds 2 x K integers for each of 64 buckets of clusters and each ``tau``, with K the number of classes:
-    42 MB for 1,000 classes, 0.4 MB for 10. An update takes as long as one argmax for each ``tau``.
+    The choice, :meth:`gain` and the table resample whole clusters (``update(..., cluster=ids)``; without ids each
+    sample with its positions, whose bucket depends on its running number in its process, so that other numbers of
+    processes may choose a neighbouring ``tau``). ``examples/choices.md`` describes the method, ``examples/evidence.md``
+    what it gains. The state holds 2 x K integers for each of 64 buckets and each ``tau``: 0.4 MB for 10 classes, 42 MB
+    for 1,000.
 
     Args:
         measure: name in the catalogue such as ``"balanced_accuracy"``, ``functools.partial`` of a measure, or function
-            of :class:`~imbtorch.Margins`: for each class the number of correct predictions, of targets and of
-            predictions, each ``[..., K]``. A measure that needs the whole confusion matrix raises an error.
+            of :class:`~imbtorch.Margins`. A measure that needs the whole confusion matrix raises an error.
         prior: ``[K]`` number or share of the training samples of each class, in any unit; all must be positive. With
             ``class_names`` also a dict of class name -> number.
-        at_least: constraints as name of a value -> least value, such as ``{"accuracy": 0.9, "recall/fraud": 0.8}``;
-            ``tau`` is chosen among those that satisfy them. By default none.
+        at_least: constraints as name of a value -> least value, such as ``{"accuracy": 0.9, "recall/fraud": 0.8}``. If
+            no ``tau`` satisfies them, the worst possible value is logged, with a warning that says what is reachable.
         taus: multiples to try; 0, the plain rule, is always among them. By default -2 to 3 in steps of 0.125.
-        class_names: names of the classes, for constraints, tables and messages; by default their indices.
-        class_groups: dict that maps the name of a group to its classes, by name or index, such as
-            :func:`~imbtorch.shot_groups` makes; the table and the picture show the mean recall of each group.
-        higher_is_better: direction; by default the attribute ``higher_is_better`` of the measure, or True if it has no
-            such attribute. A measure without a direction is refused unless one is given.
+        class_names: names of the classes, by default their indices.
+        class_groups: name -> classes, such as :func:`~imbtorch.shot_groups`; table and picture show their mean recall.
+        higher_is_better: direction; by default the attribute of the measure, or True if it has none.
         prefix: text before each name, such as ``"val_"``.
         postfix: text after each name.
-        logits: True if scores are logits. By default they are probabilities, and their logarithms are adjusted. The
-            sweep never guesses.
+        logits: True if scores are logits. By default they are probabilities, such as ``predict_proba`` of scikit-learn,
+            and their logarithms are adjusted. The sweep never guesses.
         ignore_index: target of the samples to leave out.
-        on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples, such as probabilities that do not sum to 1, with
-            a warning.
+        on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples, such as probabilities that do not sum to 1.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
     Raises:

@@ -36,133 +36,60 @@ from imbtorch.tables import Table
 class ThresholdSweep(TaskOptions, DecidingSweep):
     """Sweep of a binary measure over all thresholds: it logs the chosen threshold and the value there.
 
-    Update it with the scores of a validation set, like any metric::
-
-        sweep = ThresholdSweep("f1")
-        sweep.update(scores, y)  # for each batch of the validation set
-        sweep.compute()  # {"threshold": ..., "value": ...}
-        print(sweep.best(at_least={"recall": 0.8}))  # best F1 with a recall of at least 0.8
-        test.update(sweep.rule(test_scores), test_y)  # at the threshold of compute()
-        print(sweep.table())  # threshold, value, and the value corrected for the choice of the threshold
-        sweep.result().plot()  # F1 over the thresholds, ROC and precision-recall curves
-
-    In Lightning, log the sweep itself. Each checkpoint that is saved after a validation holds its threshold::
+    Update it with the scores of a validation set. In Lightning, log the sweep itself; each checkpoint that is saved
+    after a validation holds its threshold::
 
         self.sweep = ThresholdSweep("f1", prefix="val_")
         self.sweep.update(scores, y)  # in validation_step
-        self.log_dict(self.sweep)  # in on_validation_epoch_end: val_threshold and val_value
+        self.log_dict(self.sweep)  # in on_validation_epoch_end: val_threshold and val_value; elsewhere compute()
         self.test.update(self.sweep.rule(scores), y)  # in test_step, also after ckpt_path="best"
 
-    **The rule.** ``sweep.rule`` is a :class:`~imbtorch.Threshold` (multilabel: with one threshold for each label; for
-    multiclass there is none). It is a submodule that takes the scores of class 1 and returns 0 and 1.
+    ``sweep.rule`` is a :class:`~imbtorch.Threshold`, a submodule that takes the scores of class 1 and returns 0 and 1
+    (multilabel: a threshold for each label; multiclass: none). It predicts at 0.5 until ``compute`` chooses.
+    Lightning's sanity check, test and predict do not change it; outside Lightning, do not update the sweep with test
+    data. ``sweep.rule.take(sweep.best(...))`` sets another threshold until the next ``compute`` with new samples.
 
-    - Its threshold is 0.5 until ``compute`` is called. A later ``compute`` without new samples does not change it.
-    - Lightning's sanity check, test and predict do not change it; ``trainer.validate`` chooses again. Outside
-      Lightning, do not update this sweep with test data; use another metric.
-    - ``sweep.rule.take(sweep.best(...))`` sets another threshold, until ``compute`` is called with new samples. To
-      choose under the same constraints each time, give the sweep ``at_least``, ``alerts`` or ``costs``. To keep a
-      threshold for good, make a :class:`~imbtorch.Threshold` of your own.
-    - Loading a checkpoint restores the threshold saved in it.
-
-    **The choice.** By default the validation samples are resampled 100 times, with a fixed seed. Each resample has a
-    best threshold; if several tie, it is the one nearest 0.5. These thresholds are averaged on the log-odds scale. The
-    mean is rounded to the grid of candidate thresholds. On 52 families of tables this gained 2.1 points of imbalance
-    accuracy and 0.9 of macro F1 on the test set over the single best threshold, the lowest of tied ones
-    (``examples/threshold_study``). If few different scores occur, the mean can fall between them. If it is then clearly
-    worse than the nearest of the resamples' best thresholds, that threshold is used.
-
-    The single best threshold on all samples is used with constraints or ``costs`` (the lowest of tied thresholds), and
-    with weights or more than 200 labels (the tied threshold nearest 0.5). In any case the threshold is 0.5 if a class
-    has no targets.
-
-    **The logged value** is computed on the validation samples at this threshold. It is too high, because the threshold
-    was chosen on the same samples. ``interval("value")`` corrects it, and :meth:`gain` estimates the gain over a
-    threshold of 0.5. With fewer than ten positives the threshold depends on a few scores, and other samples would give
-    another one; :meth:`table` names such labels. Choose the threshold on validation data and measure on test data. A
-    score strictly above the threshold predicts 1, as in all metrics of this package (torchmetrics' binned curves use
-    ``>=``).
-
-    **Accuracy and memory.** The state is a histogram of the scores of each class between the thresholds. An update
-    takes time proportional to the batch. One communication step (``all_reduce``) sums the histograms of all processes.
-    The 4,097 default thresholds are the probabilities of logits from -100 to 100. They are dense near 0 and 1, where
-    the scores of rare events and of overconfident models are. AUC, average precision, best F1 and best G-mean differ
-    from scikit-learn's exact values by at most 0.002. This was checked at prevalences from 0.5 to 1e-4, with calibrated
-    scores and with logits four times too large or too small. (With 101 evenly spaced thresholds, AUC is off by 0.18 at
-    a prevalence of 0.001.) With few positives, two scores in one bin can change the average precision more: with 20
-    positives among 200 scores by more than 0.002 in 54 of 400 sets, at most by 0.025; :func:`imbtorch.report` is exact.
-    ``compute`` warns if a bin holds so many samples that the error may be larger. Pass logits with ``logits=True`` if
-    you have them: in float32 the probabilities of all logits from 17 on are 1. Half precision is converted to float32.
-    The default takes 64 kB for each label or class; fewer thresholds take less.
-
-    **Clusters.** The visits of a patient or the pixels of an image resemble each other. With ``clusters=True`` the
-    choice of the threshold, :meth:`interval`, :meth:`gain`, tables and pictures resample and hold out whole clusters.
-    ``update(..., cluster=ids)`` takes the id of each sample's cluster. Without ids each sample, with all its positions
-    (pixels or tokens), is a cluster. The state keeps 64 buckets of clusters: 4 MB for each label or class with the
-    default thresholds; more than 480 MB are refused. :meth:`best` then refuses ``sure=``, because its guarantee needs
-    independent samples. (``sure=0.95`` guarantees that the constraints hold in the population, except for at most 5% of
-    validation sets.) Without ``clusters=True`` ids are ignored. Asking for an interval, a gain or a guarantee then
-    gives a warning if samples had ids or several positions.
-
-    **Further values.** ``also`` adds values of the ROC and precision-recall curves; :meth:`interval` knows them:
-
-    - ``"auc"``: area under the ROC curve (AUC).
-    - ``"average_precision"``: mean precision at the score of each positive (AP). It falls with the prevalence.
-    - ``"partial_auc"``: contribution of the point at the best threshold to the AUC: two trapezoids, between the point
-      and its two neighbours on the curve (Liu, Ghosh and Martin 2007, eq. 3). It depends on the distance of the
-      neighbours and so on the number of samples; compare models on the same samples only. It is not McClish's partial
-      area (1989) up to a greatest false positive rate, which is scikit-learn's ``max_fpr``.
-
-    With several labels or classes, AUC and average precision are reported as ``<name>/<label>`` and, as ``<name>``,
-    their mean over the labels that have targets of both classes (macro average).
+    The logged value is too high, because the threshold was chosen on the same samples: :meth:`interval` corrects it,
+    :meth:`gain` estimates the gain over 0.5. ``examples/choices.md`` says how thresholds are chosen and how well that
+    holds. The state is a histogram of scores: AUC and average precision differ from exact values by at most 0.002
+    unless few positives share a bin, which ``compute`` tells; 64 kB for each label with the default thresholds.
 
     Args:
         measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or ``functools.partial`` of
-            one. Precision, recall and other measures of single classes are computed for the positive class, as in
-            reports of the binary task. Net benefit needs a fixed threshold probability, which sets the relative cost of
-            a false alarm: ``functools.partial(net_benefit, threshold=0.2)``.
-        thresholds: number of thresholds, evenly spaced from 0 to 1, or a sorted tensor of thresholds in [0, 1]; by
-            default the 4,097 described above. They are probabilities even with ``logits=True``; logits are compared
-            with the logits of the thresholds.
+            one, computed for the positive class. Net benefit needs ``functools.partial(net_benefit, threshold=0.2)``.
+        thresholds: number of thresholds, evenly spaced from 0 to 1, or a sorted tensor of probabilities; by default
+            4,097, the probabilities of logits from -100 to 100.
         task: ``"binary"``; ``"multilabel"``, with a sweep for each label; or ``"multiclass"`` with ``per_class=True``,
             with a sweep for each class against the rest.
         num_labels: number of labels; required for multilabel.
         num_classes: number of classes; required for multiclass.
-        per_class: must be True for multiclass, to confirm that each class is swept against the rest.
-        class_names: names of the labels or classes, which appear in the names of the values; by default their indices.
-        also: names of further values, see above; by default none.
-        at_least: constraints as name of a measure -> least value, such as ``{"recall": 0.9}``: the threshold is the
-            best one among those that satisfy them. Precision at a recall of at least 0.9 is
-            ``ThresholdSweep("precision", at_least={"recall": 0.9})``. If no threshold satisfies them, the worst
-            possible value is logged (0 for precision; nan would stop Lightning's ``EarlyStopping``), with one warning
-            that says what is reachable. By default none.
-        alerts: greatest share of samples that may be predicted positive, such as 0.005; by default no constraint.
-        costs: ``[[0, fp], [fn, 0]]``: under the constraints the threshold with the lowest expected cost is chosen, and
-            the measure is logged there.
-        prevalence: class shares of the population for which all values are computed, in any unit:
-            ``[negatives, positives]`` such as ``[0.999, 0.001]``; one share for each class for multiclass; the share of
-            positives of each label, in [0, 1], for multilabel; or a dict of class name -> share. By default values
-            are computed at the shares of the counted samples. Counts, ROC curve and AUC do not depend on it. For a
-            class against the rest, the other classes keep their proportions.
-        higher_is_better: direction; by default the attribute ``higher_is_better`` of the measure, or True if it has no
-            such attribute. A measure without a direction (dominance) is refused unless one is given.
+        per_class: must be True for multiclass.
+        class_names: names of the labels or classes, by default their indices.
+        also: further values: ``"auc"``, ``"average_precision"``, and ``"partial_auc"`` of the chosen threshold
+            (:func:`~imbtorch.statistics.partial_auc`); of several labels also their mean.
+        at_least: constraints under which the threshold is chosen, as name of a measure -> least value. If no threshold
+            satisfies them, the worst possible value is logged, with one warning that says what is reachable.
+        alerts: greatest share of samples that may be predicted positive; by default no constraint.
+        costs: ``[[0, fp], [fn, 0]]``: the threshold with the lowest expected cost is chosen.
+        prevalence: class shares of the population for which all values are computed, as in
+            :class:`~imbtorch.ImbalanceReport`; of a class against the rest the other classes keep their proportions.
+        higher_is_better: direction; by default the attribute of the measure, or True if it has none.
         prefix: text before each name, such as ``"val_"``.
         postfix: text after each name.
-        logits: True if scores are logits (softmax over classes for multiclass, sigmoid otherwise), False if they are
-            probabilities; never guessed.
+        logits: True if scores are logits, False if they are probabilities; never guessed.
         ignore_index: target of the samples to leave out.
-        on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples, such as scores outside [0, 1], with a warning.
+        on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples, such as scores outside [0, 1].
         weighted: whether :meth:`update` takes ``weight``, the weight of each sample.
-        clusters: True if samples belong to clusters, such as the visits of a patient or the pixels of an image; see
-            above.
+        clusters: True to choose, correct and hold out whole clusters of samples that resemble each other
+            (``update(..., cluster=ids)``; without ids each sample with its positions). 4 MB for each label.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: for thresholds outside [0, 1] or not sorted, arguments that do not fit the task, a measure without a
-            direction, and net benefit without a ``threshold``.
+        ValueError: for thresholds that are no sorted probabilities, arguments that do not fit the task, and a measure
+            without a direction.
         TypeError: for something that is not a measure.
 
-    >>> from imbtorch import balanced_accuracy
-    >>> sweep = ThresholdSweep(balanced_accuracy, thresholds=11)
+    >>> sweep = ThresholdSweep("balanced_accuracy", thresholds=11)
     >>> sweep.update(torch.tensor([0.1, 0.2, 0.35, 0.3, 0.8]), torch.tensor([0, 0, 0, 1, 1]))
     >>> sweep.compute()
     {'threshold': tensor(0.2000, dtype=torch.float64), 'value': tensor(0.8333)}

@@ -148,29 +148,9 @@ class SweepResult(Result):
     def interval(self, name: str, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
         """Compute the interval of a value. Samples must be independent, or counted with ``clusters=True``.
 
-        - ``"value"``: interval of the best value, corrected for the choice of the threshold on the same samples; the
-          estimate is therefore lower than the logged value. Each tenth of the samples is counted at the threshold that
-          the other nine tenths choose. The bounds are the outermost of two posterior intervals
-          (:func:`~imbtorch.statistics.posterior`): of these counts and of the counts at the chosen threshold. In
-          simulations (``examples/coverage.md``: F1, balanced accuracy, MCC and IAM, 3 to 50 positives of 60 or 300
-          samples) the interval covered the true value in 0.94 or more of the sets. With 10 positives and more the
-          logged value was too high by 0.02 to 0.07, and the estimate was off by -0.02 to +0.03; with 3 positives by
-          0.06 to 0.16 and by -0.10 to +0.05.
-        - ``"auc"``: method 5 of Newcombe (2006), widened if DeLong's variance is larger. It is too wide for an AUC
-          close to 1, three times or more at 0.998.
-        - ``"average_precision"``: bounds of a proportion with the same variance as the average precision; not
-          available with ``prevalence``.
-        - ``"threshold"`` and ``"partial_auc"`` (at the chosen threshold): percentiles over 400 resamples of the scores
-          of each class. They show how much the value varies between samples of this size; the interval is not
-          guaranteed to cover the best threshold of the population.
-
-        With ``clusters=True`` buckets of clusters are held out and resampled instead of samples. ``"value"`` counts
-        each of ten groups of buckets at the threshold that the other groups choose; its bounds are a
-        :func:`~imbtorch.statistics.bootstrap` interval of these counts. ``"auc"`` and ``"average_precision"`` use the
-        variance of leaving out one bucket at a time; ``"threshold"`` and ``"partial_auc"`` resample buckets. In
-        simulations of 10, 30 and 100 patients (``examples/coverage.md``) the intervals of F1, balanced accuracy, AUC
-        and average precision covered the true value in 0.92 or more of the sets. Without clusters, if the samples of a
-        patient resemble each other, the interval of AUC covered it in 0.36 to 0.78.
+        ``"value"`` is corrected for the choice of the threshold on the same samples; its estimate is therefore lower
+        than the logged value. The intervals of ``"threshold"`` and ``"partial_auc"`` show how much they vary between
+        samples of this size. ``examples/choices.md`` describes the methods and their coverage.
 
         Args:
             name: ``"threshold"``, ``"value"``, ``"auc"``, ``"average_precision"`` or ``"partial_auc"``, logged or not.
@@ -325,15 +305,10 @@ class SweepResult(Result):
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
         """Estimate the gain of the chosen threshold over a threshold of 0.5 on new samples, with an interval.
 
-        The value at the chosen threshold looks better than it is, because it was chosen on the same samples. For the
-        estimate, each tenth of the samples is counted at the threshold that the other nine tenths choose. The bounds
-        are the outermost of two intervals: the posterior interval of the gain, and the same shifted to the estimate.
-        The interval does not guarantee its level: in the simulations of :meth:`interval` a 95% interval covered the
-        true gain in 0.91 or more of the sets. Positive is better, also for a measure of which lower is better.
-
-        Samples must be independent, or counted with ``clusters=True``. Then groups of whole buckets are held out and
-        buckets are resampled; in simulations of patients these intervals covered the true gain in 0.96 or more of the
-        sets. With constraints, ``method`` gives the values of the constrained measures on held-out samples.
+        Each tenth of the samples, or of the buckets of clusters, is counted at the threshold that the others choose
+        (``examples/choices.md``). A 95% interval covered the true gain in 0.91 or more of simulated sets. Positive is
+        better, also for a measure of which lower is better. With constraints, ``method`` gives the values of the
+        constrained measures on held-out samples.
 
         Args:
             level: nominal coverage of the interval, in (0, 1).
@@ -377,41 +352,14 @@ class SweepResult(Result):
 
         Constraints add to the ones of the sweep, and a constraint of the same name replaces the one of the sweep;
         ``at_least={}`` removes all of them, also ``alerts``. Without constraints and costs it is the threshold of the
-        sweep, the mean of the resamples' best thresholds. With constraints or costs it is the single best threshold, of
-        tied ones the lowest. Predicting no positives at all is then a candidate, with a threshold of 1 if no other
-        threshold does so.
+        sweep; with them it is the single best threshold, of tied ones the lowest, and predicting no positives is a
+        candidate as well.
 
-        **Constraints may fail on new data.** A constraint that is just satisfied on validation data holds in the
-        population about half of the time. In simulations with 10, 20 and 50 positives, the threshold with the best F1
-        among those with a recall of 0.8 has that recall in the population in 0.59, 0.45 and 0.51 of the sets.
-        ``holds`` of the result gives the posterior probability of each constraint, 0.56, 0.56 and 0.55 on average in
-        these simulations. For constraints other than recall it ignores that the threshold was chosen, and is much too
-        high if the constraint is hard to satisfy.
-
-        **Guarantees.** ``sure`` restricts the choice to thresholds for which all constraints can be guaranteed: in at
-        most 1 - ``sure`` of validation sets, a guarantee is given although a constraint does not hold. This is not the
-        probability that a given guarantee is true: if a constraint cannot be satisfied in the population, every
-        guarantee of it is false. Samples must be independent and drawn from the population in question. Neither the
-        model nor its epoch may have been chosen on them: with the best of 30 models, 0.24 of guarantees at ``sure=0.8``
-        were false in simulations. Each label or class has its own guarantee. Guarantees use exact binomial tests and
-        are available for:
-
-        - ``"recall"``, ``"specificity"`` and ``alerts``, which are monotone over the thresholds. Every threshold that
-          passes the test is guaranteed.
-        - ``"precision"``, ``"npv"``, ``"accuracy"``, ``"iou"`` and ``"f1"``. They are tested from several starting
-          thresholds onward until a test fails, so fewer thresholds are guaranteed than could be. The guarantee is exact
-          for a precision that falls with the number of alerts, and otherwise checked by simulation.
-
-        Each of several constraints is tested at the full level: a false guarantee of all of them includes a false
-        guarantee of the constraint that fails. In simulations (``examples/coverage.md``: useless scores; easy, hard and
-        unreachable least values; several constraints; alert budgets and costs) false guarantees occurred in 1 -
-        ``sure`` of the sets or fewer, within simulation error.
-
-        If there is a ``prevalence``, all values are computed for it. Recall and specificity do not depend on it. A
-        least precision p at the odds o of the prevalence is guaranteed as the least precision p' at the odds o' of the
-        samples with p' / (1 - p') = p / (1 - p) o' / o, and likewise NPV; other constraints cannot be guaranteed for
-        another population. In simulations of eleven such constraints, false guarantees at ``sure=0.9`` occurred in 0.09
-        of the sets or fewer.
+        A constraint that is just satisfied on validation data holds in the population about half of the time; ``holds``
+        of the result gives a probability for each. ``sure`` restricts the choice to thresholds for which all
+        constraints can be guaranteed, except in at most 1 - ``sure`` of validation sets. Guarantees exist for
+        ``recall``, ``specificity``, ``precision``, ``npv``, ``accuracy``, ``iou``, ``f1`` and ``alerts``; they need
+        independent samples on which neither the model nor its epoch was chosen (``examples/choices.md``).
 
         Args:
             at_least: name of a measure -> least value, such as ``{"recall": 0.8}``; by default the constraints of the
@@ -420,9 +368,8 @@ class SweepResult(Result):
                 by default the value of the sweep.
             costs: ``[[0, fp], [fn, 0]]``, cost of a sample of the row's class that is predicted as the column's class.
                 The threshold with the lowest expected cost is then chosen, instead of the best value of the measure.
-            sure: level of a guarantee that all constraints hold in the population, in (0, 1): only thresholds that pass
-                exact binomial tests are then considered. The model must not have been chosen on the same samples. By
-                default the constraints need to hold on the counted samples only.
+            sure: level of a guarantee that all constraints hold in the population, in (0, 1). By default the
+                constraints need to hold on the counted samples only.
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:

@@ -1,10 +1,11 @@
-"""Contents of the JSON files of results: settings, measures, numbers, cells and counts."""
+"""JSON files of results: the settings of a report, its counts, and the values that these cannot give."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,83 +16,68 @@ from imbtorch.counts import Counts, Margins
 from imbtorch.measures.named import AveragedMeasure, allowed_averages
 from imbtorch.measures.traits import by_key, defaults_of
 from imbtorch.metrics.rows import Row, Snapshot
-from imbtorch.reports.readings import FEW_CLASSES, LEVEL, Readings
-from imbtorch.tables import Cell, Table
+from imbtorch.reports.readings import FEW_CLASSES, Readings
 
 FORMAT = "imbtorch report"
-SCHEMA = 1  # version of the files; raise it when a version that reads the last one would misread the next
-INFINITE = {"inf": math.inf, "-inf": -math.inf}
+SCHEMA = 2  # version of the files; 1 (imbtorch 0.5) held all values and the table as well
 
 
-def file_of_result(
-    rows: Mapping[Row, Tensor], table: Table, signature: str, version: str, at: Snapshot, readings: Readings
-) -> str:
-    """Return the text of a file.
-
-    Args:
-        rows: values of a result.
-        table: its table.
-        signature: its signature.
-        version: version of the package that computed it.
-        at: its counts.
-        readings: its settings.
-    """
+def text_of_file(rows: Mapping[Row, Tensor], signature: str, version: str, at: Snapshot, readings: Readings) -> str:
+    """Return the text of a file: version, settings, counts, and those values that the counts cannot give."""
+    settings = _settings(at, readings)
+    given = {key for kind in ("measures", "per_class") for key in settings[kind] or {}}
+    stored = {row: value for row, value in rows.items() if row not in readings.rows or row.measure not in given}
     data = {
         "format": FORMAT,
         "schema": SCHEMA,
         "imbtorch": version,
         "signature": signature,
         "class_names": readings.class_names,
-        "settings": _settings(at, readings),
-        "level": LEVEL,
-        "values": [
-            {
-                "name": row.name,
-                "value": _number(value.item()),
-                "measure": row.measure,
-                "higher_is_better": row.better,
-                "kind": row.kind,
-                "of": row.of,
-                "bound": row.bound,
-                "double": value.dtype == torch.float64,
-            }
-            for row, value in rows.items()
-        ],
+        "settings": settings,
         "counts": _listed(at.counts),
         "groups": None if at.groups is None else _listed(at.groups),
         "buckets": None if at.buckets is None else at.buckets.tolist(),
         "dependent": at.dependent,
-        "table": {
-            "blocks": {
-                kind: {name: {column: _of_cell(cell) for column, cell in row.items()} for name, row in block.items()}
-                for kind, block in table.blocks.items()
-            },
-            "notes": table.notes,
-            "printed": table.printed,
-        },
+        "values": [
+            {
+                **{"name": row.name, "value": _number(value.item()), "double": value.dtype == torch.float64},
+                **{"measure": row.measure, "higher_is_better": row.better},
+                **{"kind": row.kind, "of": row.of, "bound": row.bound},
+            }
+            for row, value in stored.items()
+        ],
     }
+    data["sha256"] = digest_of(json.loads(json.dumps(data, allow_nan=False)))
     return json.dumps(data, allow_nan=False, ensure_ascii=False)
 
 
+def digest_of(data: Mapping[str, Any]) -> str:
+    """Return the hash of the contents of a file but for the hash that it holds."""
+    rest = {key: value for key, value in data.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 def _settings(at: Snapshot, readings: Readings) -> dict[str, Any]:
-    """Return the arguments of a report of the same settings, measures by name."""
+    """Return the arguments of a report of the same settings, without measures whose code no file holds."""
     counting = readings.counting
     groups = {row.of: value.measure.over_classes for row, value in readings.values.items() if row.kind == "class group"}
-    per_class: dict[str, Any] | None = {key: _of_measure(each) for key, each in readings.per_class.items()}
-    if not per_class and counting.size > FEW_CLASSES:
+    per_class: dict[str, Any] | None = _of_measures(readings.per_class)
+    if not readings.per_class and counting.size > FEW_CLASSES:
         per_class = None  # the default of many classes, whose groups alone are reported
     shares = at.prevalence
     if shares is not None and counting.task == "multilabel":
         shares = shares[:, 1]
+    measures = _of_measures(readings.measures)
+    bounded = [row.name for row in readings.bounded if row.measure in {**measures, **(per_class or {})}]
     return {
         "task": counting.task,
-        "measures": {key: _of_measure(each) for key, each in readings.measures.items()},
+        "measures": measures,
         "per_class": per_class,
-        "intervals": [row.name for row in readings.bounded],
+        "intervals": bounded,
         "logits": counting.logits,
         "class_groups": groups or None,
         "groups": readings.groups or None,
-        "per_group": readings.per_group if readings.groups else None,
+        "per_group": [key for key in readings.per_group if key in measures] if readings.groups else None,
         "clusters": counting.clusters,
         "prevalence": None if shares is None else shares.tolist(),
         "threshold": counting.threshold,
@@ -101,21 +87,28 @@ def _settings(at: Snapshot, readings: Readings) -> dict[str, Any]:
     }
 
 
-def _of_measure(measure: AveragedMeasure) -> dict[str, Any]:
-    """Return the name, average and arguments of a measure of the catalogue; of others the name and direction."""
-    found = {"name": measure.traits.key or None, "function": getattr(measure.function, "__name__", measure.name)}
+def _of_measures(measures: Mapping[str, AveragedMeasure]) -> dict[str, Any]:
+    """Return the names, averages and arguments of measures of the catalogue; others are left out."""
+    return {key: found for key, each in measures.items() if (found := _of_measure(each)) is not None}
+
+
+def _of_measure(measure: AveragedMeasure) -> dict[str, Any] | None:
+    """Return the name, average and arguments of a measure; None if a file cannot say how to compute it."""
     if not measure.traits.key:
-        return found | {"higher_is_better": measure.higher_is_better}
+        return None
     known = {**defaults_of(measure.function), "threshold": measure.counting.threshold}
-    arguments = {key: value for key, value in measure.arguments.items() if not _is_same(value, known.get(key))}
+    arguments = {
+        key: _of_argument(value) for key, value in measure.arguments.items() if not _is_same(value, known.get(key))
+    }
     try:
-        json.dumps({key: _of_argument(value) for key, value in arguments.items()}, allow_nan=False)
-    except (TypeError, ValueError):  # a function or the like: the file cannot say how to compute the measure
-        return found | {"name": None, "higher_is_better": measure.higher_is_better}
+        json.dumps(arguments, allow_nan=False)
+    except (TypeError, ValueError):  # a function or the like
+        return None
     averaged = measure.average in allowed_averages(measure.traits, measure.counting)
-    return found | {
+    return {
+        "name": measure.traits.key,
         "average": measure.average if averaged else None,
-        "arguments": {key: _of_argument(value) for key, value in arguments.items()},
+        "arguments": arguments,
     }
 
 
@@ -132,37 +125,6 @@ def _of_argument(value: Any) -> Any:
     return value.tolist() if isinstance(value, Tensor) else value
 
 
-def measure_of_file(key: str, given: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return a measure of a file: a function of the catalogue, or one that says that its code is missing."""
-    if given["name"] is None:
-        return _Missing(key, given["function"], given["higher_is_better"])
-    arguments = {
-        name: torch.tensor(each) if isinstance(each, list) else each for name, each in given["arguments"].items()
-    }
-    averaged = {} if given["average"] is None else {"average": given["average"]}
-    return partial(by_key()[given["name"]], **averaged, **arguments)
-
-
-class _Missing:
-    """Function whose code no file holds.
-
-    Args:
-        key: name of its values in the report.
-        name: name of the function.
-        higher_is_better: its direction.
-    """
-
-    def __init__(self, key: str, name: str, higher_is_better: bool | None) -> None:
-        self.key, self.__name__, self.higher_is_better = key, name, higher_is_better
-
-    def __call__(self, *_: Any, **__: Any) -> Tensor:
-        """Raise a ValueError."""
-        raise ValueError(
-            f"{self.key!r} is computed by {self.__name__}, whose code the file does not hold: its stored values and "
-            "the table are all; build a report with that function and add(result.counts)"
-        )
-
-
 def _number(value: float) -> float | str | None:
     """Return a number as strict JSON: None for nan, a text for infinite ones."""
     if math.isnan(value):
@@ -170,39 +132,53 @@ def _number(value: float) -> float | str | None:
     return value if math.isfinite(value) else str(value)
 
 
-def number_of_file(value: float | str | None) -> float:
-    """Return the number that :func:`_number` wrote."""
-    if value is None:
-        return math.nan
-    return INFINITE[value] if isinstance(value, str) else value
-
-
-def _of_cell(cell: Any) -> Any:
-    """Return a cell of a table: a number, or with its bounds three."""
-    if isinstance(cell, Cell) and cell.low == cell.low:
-        return [_number(each) for each in (cell, cell.low, cell.high)]
-    return _number(float(cell)) if isinstance(cell, float) else cell
-
-
-def cell_of_file(given: Any) -> Any:
-    """Return the cell that :func:`_of_cell` wrote."""
-    if isinstance(given, list):
-        value, low, high = map(number_of_file, given)
-        return Cell(value, low, high)
-    return given if isinstance(given, int) else Cell(number_of_file(given))
-
-
 def _listed(counts: Counts) -> Any:
     """Return counts as lists."""
-    return (
-        {name: part.tolist() for name, part in counts._asdict().items()}
-        if isinstance(counts, Margins)
-        else counts.tolist()
-    )
+    if isinstance(counts, Margins):
+        return {name: part.tolist() for name, part in counts._asdict().items()}
+    return counts.tolist()
+
+
+# --- back -------------------------------------------------------------------------------------------------------------
+
+
+def arguments_of_file(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the report of a file."""
+    settings = dict(data["settings"])
+    for kind in ("measures", "per_class"):
+        if settings[kind] is not None:
+            named = {key: each for key, each in settings[kind].items() if each["name"] is not None}  # 0.5 kept others
+            settings[kind] = {key: _measure(each) for key, each in named.items()}
+    known = {*settings["measures"], *(settings["per_class"] or {})}
+    settings["intervals"] = [name for name in settings["intervals"] if name.partition("/")[0] in known]
+    if settings["per_group"] is not None:
+        settings["per_group"] = [key for key in settings["per_group"] if key in known]
+    if not isinstance(settings["threshold"], float):
+        settings["threshold"] = torch.tensor(settings["threshold"], dtype=torch.float64)
+    return settings | {"class_names": data["class_names"]}
+
+
+def _measure(given: Mapping[str, Any]) -> partial[Tensor]:
+    """Return a measure of the catalogue with its average and arguments."""
+    arguments = {
+        key: torch.tensor(each) if isinstance(each, list) else each for key, each in given["arguments"].items()
+    }
+    averaged = {} if given["average"] is None else {"average": given["average"]}
+    return partial(by_key()[given["name"]], **averaged, **arguments)
 
 
 def counts_of_file(given: Any, kind: torch.dtype) -> Counts:
-    """Return the counts that :func:`_listed` wrote."""
+    """Return the counts that a file holds."""
     if isinstance(given, dict):
         return Margins(**{name: torch.tensor(part, dtype=kind) for name, part in given.items()})
     return torch.tensor(given, dtype=kind)
+
+
+def rows_of_file(values: Sequence[Mapping[str, Any]]) -> dict[Row, Tensor]:
+    """Return the values that a file holds."""
+    rows = {}
+    for each in values:
+        row = Row(*(each[name] for name in ("measure", "higher_is_better", "kind", "of", "bound")))
+        number = math.nan if each["value"] is None else float(each["value"])
+        rows[row] = torch.tensor(number, dtype=torch.float64 if each["double"] else torch.float32)
+    return rows

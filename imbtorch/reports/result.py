@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isnan, nan
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,23 +18,11 @@ from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import of_name
 from imbtorch.metrics.base import NO_BUCKETS, UNSURE
 from imbtorch.metrics.rows import Result, Row, Snapshot, shown
-from imbtorch.reports.files import file_of_result
+from imbtorch.reports.files import text_of_file
 from imbtorch.reports.groups import comparable_groups
 from imbtorch.reports.readings import ENDS, LEVEL, Readings, values_of_classes
 from imbtorch.tables import COUNTS, Cell, Table, baseline_line
 from imbtorch.version import __version__
-
-
-class Opened(NamedTuple):
-    """Contents of the file of an opened result beside values, counts and settings.
-
-    Attributes:
-        version: version of the package that computed the result.
-        table: its table.
-    """
-
-    version: str
-    table: Table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,7 +46,7 @@ class ReportResult(Result):
 
     _at: Snapshot
     _settings: Readings
-    _opened: Opened | None = None
+    _version: str = __version__
 
     @property
     def _counted(self) -> Counts:
@@ -103,22 +91,17 @@ class ReportResult(Result):
         digest = hashlib.sha256(cells.contiguous().numpy().astype("<f8" if counting.weighted else "<i8").tobytes())
         return " | ".join([*parts, f"counts {digest.hexdigest()[:8]}"])
 
-    @property
-    def _version(self) -> str:
-        """Version of the package that computed the result."""
-        return __version__ if self._opened is None else self._opened.version
-
     def to_json(self, path: str | PathLike[str]) -> None:
-        """Write values, intervals, counts and settings to a JSON file, which :func:`imbtorch.open_result` opens.
+        """Write settings and counts to a JSON file, which :func:`imbtorch.open_result` opens.
 
-        Intervals are those of the result, with the table's; opening draws nothing again. The file holds the names of
-        measures, no code: those of your own functions open as values that cannot be computed anew. It is strict JSON,
+        Opening computes the values, intervals and table from them. The file also holds the values that counts cannot
+        give: areas under curves, rules, and those of your own functions, whose code no file holds. It is strict JSON,
         with null for nan and the texts "inf" and "-inf", and needs no pickle.
 
         Args:
             path: path of the file, which is overwritten.
         """
-        text = file_of_result(self._rows, self.table(), self.signature, self._version, self._at.whole, self._settings)
+        text = text_of_file(self._rows, self.signature, self._version, self._at.whole, self._settings)
         encoded = text.encode()  # an error leaves an older file as it is
         with open(path, "wb") as file:
             file.write(encoded)
@@ -170,8 +153,8 @@ class ReportResult(Result):
         row = next((row for row in self._rows if row.name == name), None)
         if row is not None and row not in self._settings.rows:
             raise ValueError(
-                f"{name!r} is a value of scores, which the result does not hold; report(..., intervals=True) or the "
-                "interval of a ThresholdSweep give its bounds"
+                f"{name!r} is a value of scores, or by a function that this result does not hold; report(..., "
+                "intervals=True) or the interval of a ThresholdSweep give its bounds"
             )
         if clusters and not self._settings.counting.clusters:
             raise ValueError(NO_BUCKETS.format("the report"))
@@ -225,7 +208,7 @@ class ReportResult(Result):
         """
         if head is not None and (isinstance(head, bool) or not isinstance(head, int) or head < 1):
             raise ValueError(f"head must be the number of classes to print, 1 or more, got {head!r}")
-        whole = self._whole_table() if self._opened is None else self._opened.table
+        whole = self._whole_table()
         blocks = dict(whole.blocks)
         if sort is not None:
             known = list(next(iter(blocks["class"].values())))

@@ -2,7 +2,6 @@
 
 from imbtorch.choosing.comparisons import Comparison, compare, paired_compare
 from imbtorch.choosing.epochs import ChosenEpoch, select_epoch
-from imbtorch.choosing.exact import BalancedAccuracyPosterior, balanced_accuracy_posterior
 from imbtorch.choosing.models import Selection, select_model
 from imbtorch.choosing.planning import samples_needed
 from imbtorch.choosing.runs import Runs, over_runs
@@ -13,14 +12,12 @@ from imbtorch.intervals.intervals import Interval, bootstrap, posterior
 from imbtorch.ties import undominated
 
 __all__ = [
-    "BalancedAccuracyPosterior",
     "ChosenEpoch",
     "Comparison",
     "Interval",
     "OperatingPoint",
     "Runs",
     "Selection",
-    "balanced_accuracy_posterior",
     "beats_baseline",
     "bootstrap",
     "compare",

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import imbtorch
 from imbtorch import balanced_accuracy, imbalance_accuracy
-from imbtorch.statistics import balanced_accuracy_posterior, posterior
+from imbtorch.statistics import posterior
 
 # --- posterior ------------------------------------------------------------------------------------------------------
 
@@ -30,15 +30,39 @@ def test_draws_follow_numerical_integration(matrix, prior):
     assert float(found.draws.mean()) == pytest.approx((first.mean() + second.mean()) / 2, abs=0.003)
 
 
-@pytest.mark.parametrize(("matrix", "prior"), CASES)
-def test_draws_follow_the_convolution(matrix, prior):
-    draws = posterior(
-        balanced_accuracy, torch.tensor(matrix), prior, 40_000, generator=seeded(1), keep_draws=True
-    ).draws
-    exact = balanced_accuracy_posterior(torch.tensor(matrix), prior)
-    for q in (0.01, 0.025, 0.25, 0.5, 0.9, 0.975):
-        share = float((draws <= exact.quantile(q)).double().mean())
-        assert share == pytest.approx(q, abs=4 * math.sqrt(q * (1 - q) / len(draws)) + 1e-3)
+LARGE = [
+    ([[10**6, 5], [2, 10**4]], "uniform"),
+    ([[10**9, 5], [1, 1]], "jeffreys"),
+    ([[10**6, 0], [0, 10**5]], "uniform"),
+]
+
+
+def integrated_cdf(matrix, prior):
+    """CDF of the mean of two recalls by quadrature over the quantiles of the narrower one."""
+    narrow, other = sorted(betas(matrix, WEIGHT[prior]), key=lambda each: each.std())
+    u = (np.arange(20_000) + 0.5) / 20_000
+    nodes = narrow.ppf(u)
+    return lambda z: other.cdf(2 * z - nodes).mean()
+
+
+@pytest.mark.parametrize(("matrix", "prior"), LARGE)
+def test_draws_of_many_samples_follow_numerical_integration(matrix, prior):
+    found = posterior(balanced_accuracy, torch.tensor(matrix), prior, 20_000, generator=seeded(1), keep_draws=True)
+    assert distance(found.draws, integrated_cdf(matrix, prior)) < 2
+
+
+def test_draws_of_one_and_of_three_classes():
+    one = posterior(balanced_accuracy, torch.tensor([[7, 3], [0, 0]]), "uniform", generator=seeded(), keep_draws=True)
+    assert distance(one.draws, stats.beta(8, 4).cdf) < 2
+    counts = torch.tensor([[7, 1, 2], [0, 5, 0], [9, 0, 0]])
+    share = (0.7 + 1 + 0 + 0.5) / 4
+    means = {
+        "jeffreys": (7.5 / 11 + 5.5 / 6 + 0.5 / 10) / 3,
+        "pooled": ((7 + share) / 11 + (5 + share) / 6 + share / 10) / 3,
+    }
+    for prior, mean in means.items():
+        drawn = posterior(balanced_accuracy, counts, prior, generator=seeded(), keep_draws=True).draws
+        assert float(drawn.mean()) == pytest.approx(mean, abs=5 * float(drawn.std()) / 100)
 
 
 @pytest.mark.parametrize("size", [2, 3, 10])
