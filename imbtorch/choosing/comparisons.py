@@ -16,13 +16,16 @@ from imbtorch.counts import Measure, check_choice, check_square, ratio
 from imbtorch.deciding.curves import area_interval, average_precision
 from imbtorch.intervals.draws import AGREE, DIFFER, Prior, Totals, chunks, gammas, normal_quantile, worth_of_hits
 from imbtorch.intervals.intervals import (
+    TOO_NARROW,
     Interval,
     check_draws,
     class_shares,
     interval_texts,
+    largest_cluster,
     posterior,
     quantiles,
     values,
+    warn_of_large_cluster,
 )
 from imbtorch.measures.named import Measured, measure_of_counts, measure_text, measures_of_counts
 from imbtorch.measures.traits import direction_of
@@ -366,7 +369,12 @@ def compare_outcomes(
     lower, higher = (_largest(each, pairs.worth[pairs.classes], spare) for each in (-changes, changes))
     ends = quantiles(drawn - lower, level)[0], quantiles(drawn + higher, level)[1]
     about = wider * (ends[0] - drawn.mean(0)), wider * (ends[1] - drawn.mean(0))
-    method = "paired posterior" if pairs.clusters is None else f"paired posterior of {len(pairs.clusters)} clusters"
+    method = "paired posterior"
+    if pairs.clusters is not None:
+        sizes, method = pairs.clusters.sum(-1), f"{method} of {len(pairs.clusters)} clusters"
+        warn_of_large_cluster("paired_compare", sizes)
+        if largest := largest_cluster(sizes):
+            method += f"; {largest}, {TOO_NARROW}"
     return _comparison(estimate, drawn, ends, about, level, method, higher_is_better, measure)
 
 

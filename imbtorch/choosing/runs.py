@@ -15,7 +15,7 @@ from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import evaluated, ratio
 from imbtorch.intervals.draws import chunks, gammas, pooled_recall, student_quantile, worth_of_hits
-from imbtorch.intervals.intervals import Interval, check_draws
+from imbtorch.intervals.intervals import Interval, check_draws, warn_of_large_cluster
 from imbtorch.measures.named import AveragedMeasure, Measured, measure_of_counts, measure_text
 from imbtorch.tables import Cell, Table
 
@@ -149,6 +149,8 @@ def over_runs(
     values = evaluated(called, outcomes.counted())
     sizes = chunks(draws, max(len(values) * outcomes.classes**2, len(outcomes.times)), values.device)
     seeds = [len(some) for some in runs.values()]
+    if cluster is not None:
+        warn_of_large_cluster("over_runs", outcomes.of_clusters(outcomes.times).sum(-1))
     drawn = torch.cat([evaluated(called, _draw(outcomes, seeds, size, generator)) for size in sizes])
     parts = zip(runs, values.split(seeds), drawn.split(seeds, -1), strict=True)  # type: ignore[no-untyped-call]
     of_models = {name: _Model(name, *each) for name, *each in parts}

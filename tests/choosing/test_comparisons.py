@@ -277,6 +277,20 @@ def test_intervals_of_clusters_cover_the_difference(shared):
     assert covered["clusters"] >= 53
 
 
+def test_a_large_cluster_is_named_and_warned_of():
+    ids = torch.cat((torch.zeros(15), torch.arange(1, 20))).long()  # 15 of 34 samples, 8.8 times the mean
+    target = torch.arange(34) % 2
+    with pytest.warns(
+        UserWarning, match="^paired_compare: the largest of 20 clusters holds 44% of the samples"
+    ) as told:
+        found = paired_compare("accuracy", target, 1 - target, target, 2, draws=50, cluster=ids)
+    assert told[0].filename == __file__
+    text = (
+        "paired posterior of 20 clusters; the largest of 20 clusters holds 44%, too narrow if values fall with cluster"
+    )
+    assert found.difference.method == f"{text} size"
+
+
 def test_equal_predictions_of_few_clusters_prove_little():
     target = torch.arange(300) % 2
     compared = partial(paired_compare, balanced_accuracy, target, target, target, 2, draws=500)

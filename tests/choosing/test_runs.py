@@ -148,6 +148,13 @@ def test_a_prior_sample_of_clusters_is_worth_one_cluster_of_equal_samples():
     assert widths[0] == pytest.approx(widths[1], rel=0.08)
 
 
+def test_a_large_cluster_is_warned_of():
+    target, runs = drawn(samples=60)
+    ids = torch.cat((torch.zeros(30), torch.arange(1, 31))).long()
+    with pytest.warns(UserWarning, match="^over_runs: the largest of 31 clusters holds 50% of the samples"):
+        over_runs({"one": runs}, target, "accuracy", draws=20, cluster=ids)
+
+
 def test_models_that_predict_the_same_do_not_differ():
     target, runs = drawn()
     found = over_runs({"a": runs, "b": runs, "c": runs[:3]}, target, "iam", generator=seeded())

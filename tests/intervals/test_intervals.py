@@ -290,7 +290,8 @@ def test_few_clusters_that_hold_most_of_a_class_have_few_degrees_of_freedom():
         return torch.stack((c[..., 0, :].sum(-1) ** 2, c[..., 1, :].sum(-1) ** 2), -1)
 
     level = 0.5  # at which bounds stay within the resamples
-    found = bootstrap(squares, clusters, 500, level, clusters=True, keep_draws=True)
+    with pytest.warns(UserWarning, match="the largest of 12 clusters holds"):
+        found = bootstrap(squares, clusters, 500, level, clusters=True, keep_draws=True)
     kinds = set()
     for problem, label in itertools.product(range(2), range(2)):
         totals = clusters[problem, :, label].sum(-1).numpy().astype(float)
@@ -421,9 +422,21 @@ def test_clusters_without_samples_take_no_part():
 def test_the_text_names_a_cluster_that_is_large():
     clusters = torch.ones(20, 2, 2, dtype=torch.long)
     assert bootstrap(balanced_accuracy, clusters, 50, clusters=True).method == "cluster bootstrap"
-    clusters[4] = 10  # 40 of 116 samples
-    method = bootstrap(balanced_accuracy, clusters, 50, clusters=True).method
-    assert method == "cluster bootstrap; the largest of 20 clusters holds 34%"
+    clusters[4] = 5  # 20 of 96 samples, 4.2 times the mean
+    found = bootstrap(balanced_accuracy, clusters, 50, clusters=True)
+    text = "cluster bootstrap; the largest of 20 clusters holds 21%, too narrow if values fall with cluster size"
+    assert found.method == text
+
+
+def test_a_cluster_of_more_than_five_times_the_mean_is_warned_of():
+    clusters = torch.ones(20, 2, 2, dtype=torch.long)
+    clusters[4] = 7  # 28 of 104 samples, 5.4 times the mean
+    with pytest.warns(UserWarning, match="^bootstrap: the largest of 20 clusters holds 27% of the samples; if") as told:
+        bootstrap(balanced_accuracy, clusters, 50, clusters=True)
+    assert told[0].filename == __file__
+    both = torch.stack((torch.ones_like(clusters), clusters))  # of two problems, one is uneven
+    with pytest.warns(UserWarning, match="holds 27%"):
+        bootstrap(balanced_accuracy, both, 50, clusters=True)
 
 
 def test_clusters_that_cannot_be_resampled_are_refused():
