@@ -28,7 +28,7 @@ ROOMS = {
     "deciding.thresholds": "InfeasibleError Limit PROPORTIONS promised",
     "intervals.baselines": "",
     "intervals.draws": "",
-    "intervals.intervals": "jackknife quantiles",
+    "intervals.intervals": "jackknife posterior_of quantiles",
     "lightning.checkpoint": "TieRule",
     "lightning.drawings": "drawings",
     "lightning.monitor_guard": "",

@@ -17,7 +17,7 @@ from imbtorch.counting.batches import readable
 from imbtorch.counts import Measure, check_choice, evaluated, ratio, reads_margins
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
-from imbtorch.intervals.intervals import Interval, check_draws, interval_texts, outermost, posterior
+from imbtorch.intervals.intervals import Interval, check_draws, interval_texts, outermost, posterior_of
 from imbtorch.measures.named import Measured, measure_of_counts, measure_text
 from imbtorch.measures.traits import direction_of
 from imbtorch.tables import Table, spans, wrapped
@@ -388,9 +388,7 @@ def _chosen(
     if not sparse:
         draws = draws or max(200 if layout.margins else 100, min(10_000, DRAWN_CELLS // size**2))
         if held.clusters is None:
-            interval = posterior(way.measure, counts, draws=draws, level=level, generator=generator)
-            # counts are not whole, because they are means over halves, which the name of the method need not say
-            interval = replace(interval, method="posterior")
+            interval = posterior_of({"": way.measure}, counts, draws, level, generator)[""]
         else:
             of_buckets = resample_buckets({"": way.measure}, buckets, draws=draws, level=level, generator=generator)
             interval = of_buckets[""]

@@ -30,7 +30,7 @@ from imbtorch.deciding.sweep_settings import AP, Also, SweepSettings, negated
 from imbtorch.deciding.thresholds import OperatingPoint, all_promised, candidates, log_odds, operating_point, with_one
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
-from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior, quantiles
+from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
 from imbtorch.measures.named import AtPrevalence
 from imbtorch.metrics.base import UNSURE
 from imbtorch.metrics.rows import PROMISED, Result
@@ -41,7 +41,7 @@ M = TypeVar("M")
 Areas: TypeAlias = Literal["roc", "precision_recall", "average_precision"]
 Curve: TypeAlias = Literal["value", Areas]
 RESAMPLES = 400
-DRAWS = 10_000  # resamples of buckets for the interval of the value
+DRAWS = 10_000  # draws, or resamples of buckets, for the interval of the value
 PROMISES = (
     "sure= needs independent samples, but the sweep counts clusters of samples that depend on each other; promise on "
     "one sample of each cluster in a sweep without clusters, or leave sure out"
@@ -240,7 +240,7 @@ class SweepResult(Result):
         place = settings.choose(index, whole, thresholds)
         assert place is not None
         found, at_chosen = (
-            posterior(measure, counts, level=level, generator=generator)
+            posterior_of({"": measure}, counts.double(), DRAWS, level, generator)[""]
             for counts in (corrected.counts, counts_at(whole.double(), place))
         )
         method = "held-out tenths, posterior" + self._held_text(index, corrected)

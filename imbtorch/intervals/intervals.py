@@ -19,7 +19,6 @@ from imbtorch.intervals.draws import (
     Prior,
     Totals,
     check_prior,
-    checked_counts,
     checked_whole,
     chunks,
     clusters_drawn,
@@ -59,8 +58,7 @@ class Interval:
         low: lower bound.
         high: upper bound.
         level: nominal coverage, such as 0.95. A widened interval contains more than this share of the draws.
-        method: name of the method. For a posterior, the name says if the counts were not integers (sums of weights);
-            they are then treated as if they were sample counts.
+        method: name of the method.
         draws: values of the draws, ``[draws, ...]``, if ``keep_draws=True`` was passed; else None.
         bias: estimated bias of the value: its mean over test sets of this size minus the true value. Only averages over
             three or more classes have one, from a posterior or a bootstrap of clusters; otherwise it is None. The
@@ -139,7 +137,7 @@ def posterior(
             ``[..., K]``, for each matrix; functions of this package are averaged like their names. Or name -> measure,
             all of the same draws. From 16 classes on, measures that take :class:`~imbtorch.Margins` get them, which is
             many times as fast.
-        counts: ``[..., K, K]`` counts, not rates; they need not be whole.
+        counts: ``[..., K, K]`` whole counts, neither rates nor sums of weights.
         prior: prior of each class: ``"jeffreys"`` for values of single classes, ``"pooled"`` for averages over classes,
             ``"auto"`` chooses one of them by the shape of the value; ``"uniform"``; or pseudo-counts ``[K, K]``.
         draws: number of draws.
@@ -155,7 +153,8 @@ def posterior(
         :class:`Interval`, or name -> interval, on the CPU.
 
     Raises:
-        ValueError: for counts that are NaN, infinite or negative, a level outside (0, 1), fewer than 2 samples, values
+        ValueError: for counts that are NaN, infinite, negative or not whole, such as sums of weights, whose numbers of
+            samples are unknown (intervals covered 0.80 to 0.84), a level outside (0, 1), fewer than 2 samples, values
             that do not fit the counts, an unknown ``totals`` or ``prior``, and pseudo-counts that do not fit or are not
             positive.
 
@@ -168,12 +167,28 @@ def posterior(
     """
     check_draws(draws, level, generator)
     check_choice("totals", totals, get_args(Totals))
-    wide = checked_counts(counts, event_dims)
+    wide = checked_whole(counts, event_dims)
     check_prior(prior, wide.shape[-1])
     measures = measures_of_counts(measure, wide, event_dims)
-    source = CountsPosterior(wide, prior, totals)
-    found = _drawn(measures, wide, source, (wide, totals), draws, level, generator, keep_draws, event_dims)
+    found = posterior_of(measures, wide, draws, level, generator, prior, keep_draws, event_dims, totals)
     return _named(found, measures, measure)
+
+
+@computed_on_cpu
+def posterior_of(
+    measures: Mapping[str, Measure],
+    counts: Tensor,
+    draws: int,
+    level: float,
+    generator: torch.Generator | None,
+    prior: Prior = "auto",
+    keep_draws: bool = False,
+    event_dims: int = 2,
+    totals: Totals = "drawn",
+) -> dict[str, Interval]:
+    """Compute posterior intervals, given float64 counts that need not be whole, such as means over halves."""
+    source = CountsPosterior(counts, prior, totals)
+    return _drawn(measures, counts, source, (counts, totals), draws, level, generator, keep_draws, event_dims)
 
 
 def _named(
@@ -264,9 +279,7 @@ class _Measured:
         absent = absent.reshape((*absent.shape, *[1] * (low.ndim - absent.ndim)))
         unknown = absent & (high - low <= 1e-12)  # equal in all draws: it depends only on a class without targets
         low, high = torch.where(unknown, torch.nan, low), torch.where(unknown, torch.nan, high)
-        whole = bool((counts == counts.round()).all())
-        method = "posterior" if whole else "posterior of counts that are not whole"
-        return Interval(self.estimate, low, high, level, method, plain if keep_draws else None, self.bias)
+        return Interval(self.estimate, low, high, level, "posterior", plain if keep_draws else None, self.bias)
 
     def _dispersion(self, drawn: Tensor, recalls: Tensor, counts: Tensor, level: float) -> Tensor:
         """Compute the ratio of the dispersion of test sets' values about the truth to the dispersion of the draws.
