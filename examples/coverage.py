@@ -35,7 +35,7 @@ import importlib.util
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -1378,6 +1378,7 @@ FEW_POSITIVES = (
     ("wide positives", 0.85, 10, 300),
     *(("normal", 0.85, positives, 300) for positives in (10, 20, 50)),
 )
+NO_GAIN = (("normal", 0.85, 30, 300), ("normal", 0.85, 60, 200), ("normal", 0.96, 30, 300))
 CHOSEN_BY: Measures = {
     "f1": partial(imbtorch.f_score, average="binary"),
     "mcc": imbtorch.matthews_corrcoef,
@@ -1390,6 +1391,7 @@ def chosen_thresholds(quick: bool, run: Run) -> str:
     """Coverage and bias of the value at the chosen threshold, and of its gain over .5."""
     sets = 4 if quick else 150
     rows = run("thresholds", of_chosen, [(sets, *case, name) for case in FEW_POSITIVES for name in CHOSEN_BY])
+    none = run("no gain", of_chosen, [(sets, *case, name, True) for case in NO_GAIN for name in CHOSEN_BY])
     columns = ["scores", "AUC", "positives", "measure", "true", "logged", "corrected", "covered", "width"]
     columns += ["gain: true", "corrected", "covered", "width"]
     text = (
@@ -1398,26 +1400,36 @@ def chosen_thresholds(quick: bool, run: Run) -> str:
         '`ThresholdSweep.interval("value")`, less the true one. Gain: the same of `ThresholdSweep.gain`, over a '
         "threshold of 0.5, which is the mean score of negatives."
     )
-    return f"## Chosen thresholds\n\n{text}\n\n{markdown(columns, rows)}"
+    about = (
+        "The same where nothing can be gained: scores are shifted so that 0.5 is the best threshold of the population."
+    )
+    return f"## Chosen thresholds\n\n{text}\n\n{markdown(columns, rows)}\n\n{about}\n\n{markdown(columns, none)}"
 
 
-def of_chosen(sets: int, family: str, area: float, positives: int, size: int, name: str) -> list[str]:
-    """Row of the table of chosen thresholds."""
+def of_chosen(
+    sets: int, family: str, area: float, positives: int, size: int, name: str, none: bool = False
+) -> list[str]:
+    """Row of the table of chosen thresholds; with ``none`` a threshold of 0.5 is the best one."""
     rng, scores, share = np.random.default_rng(torch.initial_seed()), scores_of(family, area), positives / size
-    measure = CHOSEN_BY[name]
+    measure, best = CHOSEN_BY[name], 0.0
+
+    def counts_at(cuts: Sequence[float]) -> Tensor:
+        rates = torch.tensor([[float(each.sf(cut)) for each in scores] for cut in cuts], dtype=torch.float64)
+        return torch.stack((1 - rates, rates), -1) * torch.tensor([[1 - share], [share]], dtype=torch.float64)
+
+    if none:
+        grid = np.linspace(-3, 6, 1801).tolist()
+        best = grid[int(measure(counts_at(grid)).argmax())]
     sweep, found = imbtorch.ThresholdSweep(name, logits=True), list[Tensor]()
     while len(found) < sets:
         target = rng.random(size) < share
         if not target.any():
             continue
-        drawn = np.where(target, *(each.rvs(size, random_state=rng) for each in scores[::-1])).clip(-90, 90)
+        drawn = np.where(target, *(each.rvs(size, random_state=rng) for each in scores[::-1])).clip(-90, 90) - best
         sweep.reset()
         sweep.update(torch.from_numpy(drawn), torch.from_numpy(target).long())
         logged, result = sweep.compute(), sweep.result()
-        cuts = float(logged["threshold"].double().logit()), 0.0
-        rates = torch.tensor([[float(each.sf(cut)) for each in scores] for cut in cuts], dtype=torch.float64)
-        counts = torch.stack((1 - rates, rates), -1) * torch.tensor([[1 - share], [share]], dtype=torch.float64)
-        true, plain = measure(counts)
+        true, plain = measure(counts_at((float(logged["threshold"].double().logit()) + best, best)))
         held = result._held_out(0, result._histogram, None)  # takes most of the time
         with mock.patch.object(type(result), "_held_out", return_value=held):
             value, gain = result.interval("value"), result.gain()
