@@ -31,7 +31,7 @@ from imbtorch.deciding.sweep_settings import AP, Also, SweepSettings, negated
 from imbtorch.deciding.thresholds import OperatingPoint, candidates, log_odds, operating_point, with_one
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
-from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior, quantiles
+from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
 from imbtorch.measures.named import AtPrevalence
 from imbtorch.metrics.base import UNSURE
 from imbtorch.metrics.rows import PROMISED, Result
@@ -42,7 +42,7 @@ M = TypeVar("M")
 Areas: TypeAlias = Literal["roc", "precision_recall", "average_precision"]
 Curve: TypeAlias = Literal["value", Areas]
 RESAMPLES = 400
-DRAWS = 10_000  # resamples of buckets for the interval of the value
+DRAWS = 10_000  # draws, or resamples of buckets, for the interval of the value
 MOST_DRAWN = 10  # most labels or classes in one picture
 MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals of their values
 FEW_POSITIVES = 10  # below which the table says that a threshold rests on few scores
@@ -237,7 +237,7 @@ class SweepResult(Result):
         place = settings.choose(index, whole, thresholds)
         assert place is not None
         found, at_chosen = (
-            posterior(measure, counts, level=level, generator=generator)
+            posterior_of({"": measure}, counts.double(), DRAWS, level, generator)[""]
             for counts in (corrected.counts, counts_at(whole.double(), place))
         )
         method = "held-out tenths, posterior" + self._held_text(index, corrected)
