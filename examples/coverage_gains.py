@@ -1,16 +1,18 @@
-"""Bias and coverage of the gain that a sweep of logit adjustments tells, simulated.
+"""Bias and coverage of the gain that a sweep of logit adjustments tells: tables ``gains`` and ``rare_gains``.
 
-Normal classes with a long tail give calibrated logits, which are also doubled, as those of overconfident networks. Of
-200,000 samples the value at each tau is known. Validation sets of 300 and 1,000 are drawn from them; each chooses tau,
-and the true gain of that tau is compared with the gain that the same set shows at it, with the gain that is told, and
-with its interval. A second table has rare classes.
-
-python examples/adjustments.py  # 100 sets a cell, some twenty minutes; prints adjustments.md
-python examples/adjustments.py 20  # 20 sets
+Run by ``coverage.py``. Normal classes with a long tail give calibrated logits, which are also multiplied, as those of
+overconfident networks, or leave the class shares out, as those of a balanced loss. Of 200,000 samples the value at each
+tau is known. Validation sets are drawn from them; each chooses tau, and the true gain of that tau is compared with the
+gain that the same set shows at it, with the gain that is told, and with its interval. Gains, biases and widths are in
+percentage points. Shown: share of sets whose interval is above 0. No hit: number of sets whose text says that rare
+classes have no correct prediction at either tau, and coverage in them.
 """
 
-import sys
+from __future__ import annotations
+
+import math
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -21,7 +23,6 @@ from imbtorch import LogitAdjustment, Margins
 from imbtorch.deciding.adjustments import Adjustments
 from imbtorch.intervals.intervals import Interval
 
-CLASSES, SAMPLES, CONFIDENCE = (3, 10, 56), (300, 1000), (1.0, 2.0)
 MEASURES = {
     "balanced accuracy": imbtorch.balanced_accuracy,
     "macro F1": partial(imbtorch.f_score, average="macro"),
@@ -29,25 +30,6 @@ MEASURES = {
 }
 TAUS = tuple(step / 8 for step in range(-16, 25))
 POPULATION, DIMENSIONS, BUCKETS = 200_000, 8, 64
-
-
-HEAD = """# The gain of logit adjustment
-
-Written by `python examples/adjustments.py`; see there for what was simulated. Gains and biases are means in percentage
-points; coverage is that of 95% intervals. Shown: share of sets whose interval is above 0.
-"""
-
-
-RARE_HEAD = """
-## Rare classes
-
-Twice as many sets. Shares fall evenly from the largest class to the rarest, or some classes are frequent and the others
-rare. Logits: calibrated, times 2 or 3, or of a balanced loss, which leaves the shares out. Rarest: expected samples of
-the rarest class. True gain: of balanced accuracy (BA). No hit: number of sets in which the range of BA says that no
-sample of the rarest class, or of several, is right at either tau, and coverage in them.
-
-| classes | samples | shares | gap | logits | rarest | true gain | BA | width | F1 | width | IAM | width | no hit | BA |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
 
 
 class Cell(NamedTuple):
@@ -80,7 +62,8 @@ class Cell(NamedTuple):
         return torch.stack([LogitAdjustment(shares, tau)(logits).argmax(1) for tau in TAUS]), target
 
 
-RARE = (
+CELLS = [(Cell(*case),) for case in product((3, 10, 56), (300, 1000), (1.0, 2.0))]
+OF_RARE = (
     Cell(2, 1000, rarest=1 / 99),
     Cell(2, 200, rarest=1 / 19),
     Cell(2, 300, 2.0, 1 / 99, gap=1.5),
@@ -101,6 +84,7 @@ RARE = (
     Cell(20, 1000, balanced=True),
     Cell(50, 500, balanced=True),
 )
+RARE = [(cell,) for cell in OF_RARE]
 
 
 def counted(chosen: Tensor, target: Tensor, bucket: Tensor, classes: int, buckets: int) -> Margins:
@@ -116,7 +100,7 @@ def counted(chosen: Tensor, target: Tensor, bucket: Tensor, classes: int, bucket
     return Margins(right, actual.reshape(buckets, 1, classes), predicted)
 
 
-def simulated(cell: Cell, sets: int) -> dict[str, list[tuple[float, ...]]]:
+def simulated(cell: Cell, sets: int, seed: int) -> dict[str, list[tuple[float, ...]]]:
     """Return measure -> for each set the true, the uncorrected, and the corrected gain with its bounds, and whether its
     text names rare classes without hits.
     """
@@ -125,8 +109,8 @@ def simulated(cell: Cell, sets: int) -> dict[str, list[tuple[float, ...]]]:
     whole = counted(chosen, target, torch.zeros_like(target), classes, 1)
     truths = {name: measure(Adjustments(TAUS, whole).total) for name, measure in MEASURES.items()}
     plain, found = TAUS.index(0), {name: [] for name in MEASURES}
-    for seed in range(sets):
-        generator = torch.Generator().manual_seed(seed)
+    for number in range(sets):
+        generator = torch.Generator().manual_seed(10**6 * seed + number)
         some = torch.randint(POPULATION, (samples,), generator=generator)
         buckets = torch.randint(BUCKETS, (samples,), generator=generator)
         own = Adjustments(TAUS, counted(chosen[:, some], target[some], buckets, classes, BUCKETS))
@@ -145,53 +129,29 @@ def coverage(rows: Tensor) -> Tensor:
     return ((low <= true + 1e-9) & (true <= high + 1e-9)).double()
 
 
-def rare_classes(sets: int) -> None:
-    """Print the table of rare classes."""
-    print(RARE_HEAD)
-    for cell in RARE:
-        found = {name: torch.tensor(rows, dtype=torch.float64) for name, rows in simulated(cell, sets).items()}
-        shares = f"1 : {cell.rarest:.3g}" + f", {cell.frequent} frequent" * bool(cell.frequent)
-        logits = "balanced loss" if cell.balanced else f"x{cell.confidence:g}"
-        rarest = cell.samples * cell.rarest / float(cell.shares().sum())
-        row = [f"{cell.classes}", f"{cell.samples:,}", shares, f"{cell.gap:g}", logits, f"{rarest:.1f}"]
-        first, blind = found["balanced accuracy"], found["balanced accuracy"][:, 5] > 0
-        row.append(f"{100 * first[:, 0].mean():.1f}")
-        for rows in found.values():
-            row += [f"{coverage(rows).mean():.3f}", f"{100 * (rows[:, 4] - rows[:, 3]).mean():.1f}"]
-        row += [f"{int(blind.sum())}", f"{coverage(first[blind]).mean():.3f}" if blind.any() else "-"]
-        print("| " + " | ".join(row) + " |", flush=True)
+KEYS = "classes, samples, times, share of the rarest, frequent, gap, balanced loss"
+COLUMNS = f"{KEYS} | measure, true gain, bias, corrected bias, covered, width, shown"
+RARE_COLUMNS = f"{KEYS} | expected of the rarest, true gain of BA, covered BA, BA width, covered macro F1, "
+RARE_COLUMNS += "macro F1 width, covered IAM, IAM width, no hit, covered BA without hits"
 
 
-def main(sets: int) -> None:
-    """Print the tables as Markdown."""
-    print(HEAD)
-    print("| measure | classes | samples | logits | true gain | bias | corrected bias | coverage | width | shown |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    cells = []
-    for classes in CLASSES:
-        for samples in SAMPLES:
-            for confidence in CONFIDENCE:
-                for name, rows in simulated(Cell(classes, samples, confidence), sets).items():
-                    true, seen, told, low, high, _ = torch.tensor(rows, dtype=torch.float64).T
-                    covers = coverage(torch.tensor(rows, dtype=torch.float64)).mean()
-                    scale = "calibrated" if confidence == 1 else "doubled"
-                    numbers = [100 * x.mean() for x in (true, seen - true, told - true)]
-                    cells.append((name, float(covers), *map(float, numbers)))
-                    width, shown = 100 * (high - low).mean(), (low > 0).double().mean()
-                    print(
-                        f"| {name} | {classes} | {samples:,} | {scale} | {numbers[0]:.1f} | {numbers[1]:+.1f} | "
-                        f"{numbers[2]:+.1f} | {covers:.3f} | {width:.1f} | {shown:.2f} |",
-                        flush=True,
-                    )
-    for name in MEASURES:
-        own = torch.tensor([row[1:] for row in cells if row[0] == name])
-        print(
-            f"\n{name}: coverage {own[:, 0].mean():.3f} on average, {own[:, 0].min():.3f} at least; bias of the "
-            f"corrected gain {own[:, 3].min():+.1f} to {own[:, 3].max():+.1f} points, of the uncorrected gain "
-            f"{own[:, 2].min():+.1f} to {own[:, 2].max():+.1f}."
-        )
-    rare_classes(2 * sets)
+def of_measures(sets: int, cell: Cell, seed: int) -> list[list[str | float]]:
+    """Row of each measure: gain, bias as shown and as told, coverage and width."""
+    rows: list[list[str | float]] = []
+    for name, found in simulated(cell, sets, seed).items():
+        every = torch.tensor(found, dtype=torch.float64)
+        true, seen, told, low, high, _ = every.T
+        means = [100 * float(x.mean()) for x in (true, seen - true, told - true)]
+        width, shown = 100 * float((high - low).mean()), float((low > 0).double().mean())
+        rows.append([name, *means, float(coverage(every).mean()), width, shown])
+    return rows
 
 
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+def of_rare(sets: int, cell: Cell, seed: int) -> list[float]:
+    """Expected samples of the rarest class, true gain of BA, coverages and widths, and sets without a hit."""
+    found = {name: torch.tensor(rows, dtype=torch.float64) for name, rows in simulated(cell, sets, seed).items()}
+    first, blind = found["balanced accuracy"], found["balanced accuracy"][:, 5] > 0
+    row = [cell.samples * cell.rarest / float(cell.shares().sum()), 100 * float(first[:, 0].mean())]
+    for rows in found.values():
+        row += [float(coverage(rows).mean()), 100 * float((rows[:, 4] - rows[:, 3]).mean())]
+    return [*row, int(blind.sum()), float(coverage(first[blind]).mean()) if blind.any() else math.nan]
