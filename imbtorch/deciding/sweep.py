@@ -50,9 +50,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     data. ``sweep.rule.take(sweep.best(...))`` sets another threshold until the next ``compute`` with new samples.
 
     The logged value is too high, because the threshold was chosen on the same samples: :meth:`interval` corrects it,
-    :meth:`gain` estimates the gain over 0.5. ``examples/choices.md`` says how thresholds are chosen and how well that
-    holds. The state is a histogram of scores: AUC and average precision differ from exact values by at most 0.002
-    unless few positives share a bin, which ``compute`` tells; 64 kB for each label with the default thresholds.
+    :meth:`gain` estimates the gain over 0.5 (``examples/choices.md``). The state is a histogram of scores, 64 kB a label
+    by default: AUC and average precision are exact to 0.002 unless few positives share a bin, which ``compute`` tells.
 
     Args:
         measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or ``functools.partial`` of

@@ -67,8 +67,6 @@ def report(
     :class:`LogitAdjustmentSweep`. ``table()["rule"][rule]`` holds it, the values of the measure without and with it
     (``plain`` and ``chosen``), and the gain to expect on new samples, corrected for the choice.
 
-    Rows are counted from 0 in errors.
-
     Args:
         preds: predicted classes ``[N]``; or scores: ``[N]`` of class 1, True or ``positive``, ``[N, K]`` in the order
             of the classes, or a mapping or DataFrame of class -> ``[N]``. Of several labels classes or scores
@@ -96,7 +94,7 @@ def report(
     Raises:
         ValueError: for lengths that differ, missing values, a class that no target has, columns that match no class,
             NaN scores, scores that are no probabilities, and arguments that do not fit each other. The error names row
-            and column.
+            (from 0) and column.
         TypeError: for values that are no classes, and classes of different types.
 
     >>> from imbtorch import report
