@@ -64,29 +64,16 @@ Limits = tuple[Tensor, Tensor]
 Method = Callable[[Tensor, Measures, str], dict[str, Limits]]
 
 Z = float(stats.norm.ppf(0.975))
-AVERAGES: Measures = {
-    "balanced accuracy": imbtorch.balanced_accuracy,
-    "IAM": imbtorch.imbalance_accuracy,
-    "CBA": imbtorch.class_balance_accuracy,
-    "G-mean": imbtorch.geometric_mean,
-    "macro F1": partial(imbtorch.f_score, average="macro"),
-    "MCC": imbtorch.matthews_corrcoef,
-}
-OF_CLASSES: Measures = {
-    "recall of a class": partial(imbtorch.recall, average="none"),
-    "precision of a class": partial(imbtorch.precision, average="none"),
-    "F1 of a class": partial(imbtorch.f_score, average="none"),
-}
-OVER_SEEDS: Measures = {
-    "BA": imbtorch.balanced_accuracy,
-    "macro F1": partial(imbtorch.f_score, average="macro"),
-    "IAM": imbtorch.imbalance_accuracy,
-}
-OF_TWO: Measures = {
-    "IBA": imbtorch.index_balanced_accuracy,
-    "OP": imbtorch.optimized_precision,
-    "dominance": imbtorch.dominance,
-}
+AVERAGES: Measures = {"balanced accuracy": imbtorch.balanced_accuracy, "IAM": imbtorch.imbalance_accuracy, "CBA":
+    imbtorch.class_balance_accuracy, "G-mean": imbtorch.geometric_mean, "macro F1": partial(imbtorch.f_score,
+    average="macro"), "MCC": imbtorch.matthews_corrcoef}  # fmt: skip
+OF_CLASSES: Measures = {"recall of a class": partial(imbtorch.recall, average="none"),
+    "precision of a class": partial(imbtorch.precision, average="none"), "F1 of a class":
+    partial(imbtorch.f_score, average="none")}  # fmt: skip
+OVER_SEEDS: Measures = {"BA": imbtorch.balanced_accuracy, "macro F1": partial(imbtorch.f_score, average="macro"),
+    "IAM": imbtorch.imbalance_accuracy}  # fmt: skip
+OF_TWO: Measures = {"IBA": imbtorch.index_balanced_accuracy, "OP": imbtorch.optimized_precision, "dominance":
+    imbtorch.dominance}  # fmt: skip
 
 
 def mean(values: Sequence[float]) -> float:
@@ -404,12 +391,9 @@ def three_averages(counts: Tensor) -> Tensor:
     return torch.stack([AVERAGES[name](counts) for name in ("balanced accuracy", "IAM", "G-mean")], -1)
 
 
-@table(
-    "comparisons",
+@table("comparisons",
     "K, rare, spread, shared | covered BA, covered IAM, covered G-mean, said, true, compare said, compare true",
-    product((2, 5, 10), RARE, (0.02, 0.1), (0.0, 0.7)),
-    300,
-)
+    product((2, 5, 10), RARE, (0.02, 0.1), (0.0, 0.7)), 300)  # fmt: skip
 def compared(sets: int, size: int, rare: int, spread: float, shared: float) -> list[float]:
     """Coverage of differences by `paired_compare`, and what both functions say of the likelier model.
 
@@ -449,18 +433,9 @@ DISAGREEMENTS = {  # name -> rates beyond the loss in frequent and in rare class
 LOOKED_AT, LOOKS = ((1900, 100), (1600, 400), (9000, 1000)), ("by .02", "by the loss alone")
 
 
-GATES = [
-    *(
-        (sizes, "BA", 0.01, name)
-        for sizes, name in product((*TESTS, LONG_TEST), DISAGREEMENTS)
-        if len(set(sizes)) > 1 or "rare" not in name
-    ),
-    *(
-        (sizes, measure, margin, name)
-        for sizes, margin in (((400, 20), 0.03), ((2850, 150), 0.01), ((480, 90, 30), 0.03))
-        for measure, name in product(("macro F1", "IAM"), DISAGREEMENTS)
-    ),
-]
+GATES = [*((sizes, "BA", 0.01, name) for sizes, name in product((*TESTS, LONG_TEST), DISAGREEMENTS) if len(set(sizes))
+    > 1 or "rare" not in name), *((sizes, measure, margin, name) for sizes, margin in (((400, 20), 0.03), ((2850,
+    150), 0.01), ((480, 90, 30), 0.03)) for measure, name in product(("macro F1", "IAM"), DISAGREEMENTS))]  # fmt: skip
 
 
 class Disagreement:
@@ -632,32 +607,19 @@ class Odd(NamedTuple):
         return torch.from_numpy(np.stack((np.stack((tn, fp), -1), np.stack((fn, tp), -1)), -2))
 
 
-ODD = (
-    *(Odd(15, tnr=tnr, correlation=each) for tnr, each in ((0.97, 0.2), (0.97, 0.5), (0.995, 0.2), (0.9, 0.2))),
-    Odd(15, 200, tnr=0.97, correlation=0.1),
-    Odd(40, tnr=0.97),
-    *(Odd(30, holding=holding) for holding in (2, 3, 5)),
-    Odd(100, 20, holding=4),
-    *(Odd(number, 0, correlation=0.1, tnr=0.95, tpr=0.8, shape=1.5) for number in (30, 100)),
+ODD = (*(Odd(15, tnr=tnr, correlation=each) for tnr, each in ((0.97, 0.2), (0.97, 0.5), (0.995, 0.2), (0.9, 0.2))),
+    Odd(15, 200, tnr=0.97, correlation=0.1), Odd(40, tnr=0.97), *(Odd(30, holding=holding) for holding in (2, 3, 5)),
+    Odd(100, 20, holding=4), *(Odd(number, 0, correlation=0.1, tnr=0.95, tpr=0.8, shape=1.5) for number in (30, 100)),
     *(Odd(number, 0, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, shape=1.5) for number in (30, 100, 300, 1000)),
     *(Odd(100, 0, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, shape=each) for each in (1.2, 2.0, 3.0)),
-    *(Odd(number, 4, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, large=2) for number in (30, 60)),
-)
-MEASURED_ODD: Measures = {
-    "recall": partial(imbtorch.recall, average="none"),
-    "BA": imbtorch.balanced_accuracy,
-    "macro F1": AVERAGES["macro F1"],
-    "IAM": imbtorch.imbalance_accuracy,
-}
+    *(Odd(number, 4, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, large=2) for number in (30, 60)))  # fmt: skip
+MEASURED_ODD: Measures = {"recall": partial(imbtorch.recall, average="none"), "BA": imbtorch.balanced_accuracy,
+    "macro F1": AVERAGES["macro F1"], "IAM": imbtorch.imbalance_accuracy}  # fmt: skip
 
 
-@table(
-    "odd_clusters",
-    f"clusters, samples, holding positives, falls, correlation, TNR, TPR, Pareto, "
+@table("odd_clusters", f"clusters, samples, holding positives, falls, correlation, TNR, TPR, Pareto, "
     f"large | covered TNR, covered TPR, {THREE}, covered difference, named, named of misses, warned",
-    one(ODD),
-    200,
-)
+    one(ODD), 200)  # fmt: skip
 def of_odd_clusters(sets: int, kind: Odd) -> list[float]:
     """Coverage by `bootstrap`, and of the difference of balanced accuracy from a poorer model whose recalls never fall.
 
@@ -707,13 +669,8 @@ def shuffled_within(values: Tensor, groups: Tensor) -> Tensor:
     return values[order[groups[order].argsort(stable=True)]]
 
 
-@table(
-    "clusters",
-    "clusters, samples, correlation, positive, TPR, TNR, one-class | covered BA, "
-    "covered G-mean, covered IAM, covered macro F1, independent BA",
-    one(KINDS),
-    400,
-)
+@table("clusters", "clusters, samples, correlation, positive, TPR, TNR, one-class | covered BA, "
+    "covered G-mean, covered IAM, covered macro F1, independent BA", one(KINDS), 400)  # fmt: skip
 def clustered(sets: int, kind: Clustered) -> list[float]:
     """Coverage of ``clusters=True``, and of the posterior of the sum, which ignores clusters."""
     chosen = {name: AVERAGES[name] for name in ("balanced accuracy", "G-mean", "IAM", "macro F1")}
@@ -743,12 +700,8 @@ def labels_of(sets: int, samples: int, labels: int, common: float) -> Tensor:
     return torch.nn.functional.one_hot(cells, 4).double().unflatten(-1, (2, 2))
 
 
-@table(
-    "labels",
-    f"{LABELS} | independent BA, independent F1, covered BA, covered F1",
-    product((50, 200), (5, 20), (0.0, 0.3, 0.8)),
-    160,
-)
+@table("labels", f"{LABELS} | independent BA, independent F1, covered BA, covered F1", product((50, 200), (5, 20),
+    (0.0, 0.3, 0.8)), 160)  # fmt: skip
 def labelled(sets: int, samples: int, labels: int, common: float) -> list[float]:
     """Coverage of means over labels by a posterior that takes labels as independent, and with samples as clusters."""
     measures: Measures = {
@@ -813,15 +766,11 @@ class Dependent(NamedTuple):
         return target, np.where(hit, target, (target + 1) % self.classes), ids
 
 
-DEPENDENT = (
-    *(Dependent(number) for number in (5, 10, 20, 60, 200, 2000)),
-    *(Dependent(number, zipf=True) for number in (20, 60, 200, 2000)),
-    *(Dependent(number, classes=2, varied=0.5) for number in (10, 40, 300)),
-    *(Dependent(number, classes=10, gathered=1.0) for number in (30, 200)),
-    Dependent(60, classes=10, size=50, gathered=100.0),
-    Dependent(300, classes=100, size=20, gathered=20.0),
-    Dependent(400, classes=100, size=20, gathered=2.0, varied=0.1),
-)
+DEPENDENT = (*(Dependent(number) for number in (5, 10, 20, 60, 200, 2000)), *(Dependent(number, zipf=True) for number
+    in (20, 60, 200, 2000)), *(Dependent(number, classes=2, varied=0.5) for number in (10, 40, 300)),
+    *(Dependent(number, classes=10, gathered=1.0) for number in (30, 200)), Dependent(60, classes=10, size=50,
+    gathered=100.0), Dependent(300, classes=100, size=20, gathered=20.0), Dependent(400, classes=100, size=20,
+    gathered=2.0, varied=0.1))  # fmt: skip
 
 
 def generator() -> np.random.Generator:
@@ -829,14 +778,9 @@ def generator() -> np.random.Generator:
     return np.random.default_rng(int(torch.randint(2**31, ())))
 
 
-@table(
-    "buckets",
-    "clusters, samples, classes, Zipf sizes, gathered, varied | buckets of the rarest, covered BA, "
+@table("buckets", "clusters, samples, classes, Zipf sizes, gathered, varied | buckets of the rarest, covered BA, "
     "covered IAM, covered macro F1, covered MCC, independent BA, samples resampled BA, clusters resampled BA",
-    one(DEPENDENT),
-    150,
-    fewer=lambda cell: 1 if cell[0].classes < 100 else 4,
-)
+    one(DEPENDENT), 150, fewer=lambda cell: 1 if cell[0].classes < 100 else 4)  # fmt: skip
 def of_buckets(sets: int, kind: Dependent) -> list[float]:
     """Mean number of buckets that hold the rarest class; coverage of a report with ids, without, of two peers."""
     names = {"balanced_accuracy": "balanced accuracy", "iam": "IAM", "f1": "macro F1", "mcc": "MCC"}
@@ -873,12 +817,8 @@ def of_buckets(sets: int, kind: Dependent) -> list[float]:
     return [mean(rarest), *(mean(each) for each in held.values())]
 
 
-@table(
-    "report_of_labels",
-    f"{LABELS} | covered BA, covered F1, independent BA, covered recall of a label",
-    product((50, 300), (3, 14, 50), (0.0, 0.3, 0.8)),
-    100,
-)
+@table("report_of_labels", f"{LABELS} | covered BA, covered F1, independent BA, covered recall of a label",
+    product((50, 300), (3, 14, 50), (0.0, 0.3, 0.8)), 100)  # fmt: skip
 def labels_of_a_report(sets: int, samples: int, labels: int, common: float) -> list[float]:
     """Coverage of means over labels and of one label, as a report counts them by default."""
     truth = {"balanced_accuracy": 0.825, "f1": 2 * 0.07 / (0.1 + 0.07 + 0.045), "recall": 0.7}
@@ -953,13 +893,8 @@ def tails(size: int) -> Iterator[Case]:
 TAILS = [(size, case) for size in (3, 5, 10, 20, 50, 100) for case in tails(size)]
 
 
-@table(
-    "tails",
-    "K, case | covered BA, covered IAM, covered G-mean, covered macro F1",
-    TAILS,
-    100,
-    fewer=lambda cell: 1 if cell[0] < 50 else 2,
-)
+@table("tails", "K, case | covered BA, covered IAM, covered G-mean, covered macro F1", TAILS, 100, fewer=lambda cell:
+    1 if cell[0] < 50 else 2)  # fmt: skip
 def tailed(sets: int, size: int, case: Case) -> list[float]:
     """Coverage of averages over many classes; totals are fixed."""
     measures = {name: AVERAGES[name] for name in ("balanced accuracy", "IAM", "G-mean", "macro F1")}
@@ -967,12 +902,9 @@ def tailed(sets: int, size: int, case: Case) -> list[float]:
     return [share_within(*found[name], each(case.counts)) for name, each in measures.items()]
 
 
-@table(
-    "lacking",
+@table("lacking",
     "K, rarest | sets without it, covered BA of all classes, covered BA, covered IAM of all classes, covered IAM",
-    product((3, 10), (1, 2, 3)),
-    1000,
-)
+    product((3, 10), (1, 2, 3)), 1000)  # fmt: skip
 def lacked(sets: int, size: int, rare: int) -> list[float]:
     """Number of sets that lack the rarest class, and coverage of the value over all classes, and over those there.
 
@@ -994,41 +926,17 @@ def lacked(sets: int, size: int, rare: int) -> list[float]:
 
 # --- small classes --------------------------------------------------------------------------------------------------
 
-SMALL = (
-    *((size, each, 0.7, False) for size, each in ((7, 6), (30, 3), (30, 5), (30, 10), (30, 20), (30, 40), (100, 5))),
-    (5, 5, 0.9, False),
-    (10, 20, 0.9, False),
-    (30, 50, 0.995, False),
-    (30, 10, 0.7, True),
-    (30, 10, 0.4, True),
-)
-DIFFERING = (
-    (2, 5, 0.9, 0.5, 0.0),
-    (3, 5, 0.9, 0.3, 0.0),
-    (10, 5, 0.7, 0.7, 0.0),
-    (10, 5, 0.9, 0.5, 0.0),
-    (10, 5, 0.9, 0.5, 0.7),
-    (30, 5, 0.9, 0.5, 0.0),
-    (5, 10, 0.95, 0.4, 0.7),
-    (10, 20, 0.9, 0.6, 0.0),
-)
-ONE_BETTER = (
-    (20, 100, 0.6, 1),
-    (20, 100, 0.7, 1),
-    (20, 100, 0.75, 1),
-    (20, 100, 0.85, 1),
-    (20, 100, 0.8, 20),
-    (20, 30, 0.8, 1),
-    (50, 100, 0.75, 1),
-)
+SMALL = (*((size, each, 0.7, False) for size, each in ((7, 6), (30, 3), (30, 5), (30, 10), (30, 20), (30,
+    40), (100, 5))), (5, 5, 0.9, False), (10, 20, 0.9, False), (30, 50, 0.995, False), (30, 10, 0.7,
+    True), (30, 10, 0.4, True))  # fmt: skip
+DIFFERING = ((2, 5, 0.9, 0.5, 0.0), (3, 5, 0.9, 0.3, 0.0), (10, 5, 0.7, 0.7, 0.0), (10, 5, 0.9, 0.5, 0.0), (10, 5,
+    0.9, 0.5, 0.7), (30, 5, 0.9, 0.5, 0.0), (5, 10, 0.95, 0.4, 0.7), (10, 20, 0.9, 0.6, 0.0))  # fmt: skip
+ONE_BETTER = ((20, 100, 0.6, 1), (20, 100, 0.7, 1), (20, 100, 0.75, 1), (20, 100, 0.85, 1), (20, 100, 0.8, 20), (20,
+    30, 0.8, 1), (50, 100, 0.75, 1))  # fmt: skip
 
 
-@table(
-    "small",
-    f"totals, K, samples, recall, concentrated | {THREE}, IAM width, IAM bias, IAM bias said",
-    [(totals, *case) for totals in FIXED for case in SMALL],
-    200,
-)
+@table("small", f"totals, K, samples, recall, concentrated | {THREE}, IAM width, IAM bias, IAM bias said", [(totals,
+    *case) for totals in FIXED for case in SMALL], 200)  # fmt: skip
 def biased(sets: int, totals: str, size: int, each: int, recall: float, concentrated: bool) -> list[float]:
     """Coverage in classes of equal size and recall; width of IAM over the central 95% of the estimates; its bias.
 
@@ -1049,13 +957,8 @@ def biased(sets: int, totals: str, size: int, each: int, recall: float, concentr
     return [*row, relative_width(low, high, iam), float(off), float(said.mean())]
 
 
-@table(
-    "differing",
-    "K, samples, recall of a, recall of b, shared | covered BA, covered IAM, covered G-mean, "
-    "covered BA by compare, covered IAM by compare, covered G-mean by compare",
-    DIFFERING,
-    100,
-)
+@table("differing", "K, samples, recall of a, recall of b, shared | covered BA, covered IAM, covered G-mean, "
+    "covered BA by compare, covered IAM by compare, covered G-mean by compare", DIFFERING, 100)  # fmt: skip
 def differing(sets: int, size: int, each: int, first: float, second: float, shared: float) -> list[float]:
     """Coverage of the differences of two models by `paired_compare` and `compare`, totals fixed."""
     totals = torch.full((size,), each)
@@ -1174,13 +1077,8 @@ def delong(histogram: Tensor) -> Limits:
     return area - Z * variance.sqrt(), area + Z * variance.sqrt()
 
 
-@table(
-    "areas",
-    "scores, AUC, positives, share | covered AUC, named, AUC width, DeLong AUC, average precision, "
-    "covered AP, AP width",
-    AREAS,
-    500,
-)
+@table("areas", "scores, AUC, positives, share | covered AUC, named, AUC width, DeLong AUC, average precision, "
+    "covered AP, AP width", AREAS, 500)  # fmt: skip
 def of_scores(sets: int, family: str, area: float, positives: int, prevalence: float) -> list[float]:
     """Coverage and width, over the central 95% of the estimates, of intervals of both areas under curves.
 
@@ -1214,20 +1112,11 @@ def relative_width(low: Tensor, high: Tensor, estimates: Tensor) -> float:
 
 # --- thresholds -----------------------------------------------------------------------------------------------------
 
-FEW_POSITIVES = (
-    ("normal", 0.85, 3, 60),
-    ("wide positives", 0.95, 3, 60),
-    ("normal", 0.85, 3, 300),
-    ("wide positives", 0.85, 10, 300),
-    *(("normal", 0.85, positives, 300) for positives in (10, 20, 50)),
-)
+FEW_POSITIVES = (("normal", 0.85, 3, 60), ("wide positives", 0.95, 3, 60), ("normal", 0.85, 3, 300),
+    ("wide positives", 0.85, 10, 300), *(("normal", 0.85, positives, 300) for positives in (10, 20, 50)))  # fmt: skip
 NO_GAIN = (("normal", 0.85, 30, 300), ("normal", 0.85, 60, 200), ("normal", 0.96, 30, 300))
-CHOSEN_BY: Measures = {
-    "f1": partial(imbtorch.f_score, average="binary"),
-    "mcc": imbtorch.matthews_corrcoef,
-    "iam": imbtorch.imbalance_accuracy,
-    "balanced_accuracy": imbtorch.balanced_accuracy,
-}
+CHOSEN_BY: Measures = {"f1": partial(imbtorch.f_score, average="binary"), "mcc": imbtorch.matthews_corrcoef, "iam":
+    imbtorch.imbalance_accuracy, "balanced_accuracy": imbtorch.balanced_accuracy}  # fmt: skip
 
 
 @table("thresholds", THRESHOLD, [(*case, name, False) for case in FEW_POSITIVES for name in CHOSEN_BY], 150)
@@ -1416,20 +1305,13 @@ class Scored(NamedTuple):
         return rows * torch.tensor([[1 - self.prevalence], [self.prevalence]])
 
 
-PATIENTS = [
-    *(Scored(number, alone, 0.3 if alone else 0.1, 0.5) for number in (10, 30, 100) for alone in (True, False)),
-    *(Scored(number, True, 0.1, 0.5) for number in (10, 30)),
-    *(Scored(30, True, 0.3, within) for within in (0.0, 0.9)),
-]
+PATIENTS = [*(Scored(number, alone, 0.3 if alone else 0.1, 0.5) for number in (10, 30, 100) for alone in (True,
+    False)), *(Scored(number, True, 0.1, 0.5) for number in (10, 30)), *(Scored(30, True, 0.3, within) for within in
+    (0.0, 0.9))]  # fmt: skip
 
 
-@table(
-    "sweeps_of_clusters",
-    "patients, one-class, positives, within | covered AUC, covered AP, covered F1, "
-    "covered gain of F1, covered BA, covered gain of BA, independent AUC",
-    one(PATIENTS),
-    200,
-)
+@table("sweeps_of_clusters", "patients, one-class, positives, within | covered AUC, covered AP, covered F1, "
+    "covered gain of F1, covered BA, covered gain of BA, independent AUC", one(PATIENTS), 200)  # fmt: skip
 def swept_patients(sets: int, kind: Scored) -> list[float]:
     """Coverage of areas, values and gains at the chosen threshold, and of AUC without clusters."""
     areas = true_areas((stats.norm(), stats.norm(1.5)), kind.prevalence)
@@ -1472,12 +1354,8 @@ TRAINED = {  # test samples and recall of each class
 }
 
 
-@table(
-    "seeds",
-    "classes, seeds, deviation" + columns_of("covered {} mean, covered {} shared, covered {} own"),
-    product(TRAINED, (3, 5, 10), (0.0, 0.01, 0.03)),
-    150,
-)
+@table("seeds", "classes, seeds, deviation" + columns_of("covered {} mean, covered {} shared, covered {} own"),
+    product(TRAINED, (3, 5, 10), (0.0, 0.01, 0.03)), 150)  # fmt: skip
 def over_seeds(sets: int, name: str, number: int, deviation: float) -> list[float]:
     """Coverage of means over seeds, and of differences of two models that are equally good.
 
@@ -1522,12 +1400,8 @@ UNEQUAL_SEEDS = (  # classes, samples of the rarest, recalls of both models, sha
 )
 
 
-@table(
-    "unequal_seeds",
-    "classes, rare, recall of a, recall of b, shared, seeds, deviation" + columns_of("covered {}, {} width"),
-    UNEQUAL_SEEDS,
-    150,
-)
+@table("unequal_seeds", "classes, rare, recall of a, recall of b, shared, seeds, deviation" +
+    columns_of("covered {}, {} width"), UNEQUAL_SEEDS, 150)  # fmt: skip
 def over_unequal_seeds(
     sets: int, size: int, rare: int, first: float, second: float, shared: float, number: int, deviation: float
 ) -> list[float]:
@@ -1578,12 +1452,8 @@ CLUSTERED_SEEDS = tuple(  # clusters, of one class, recalls of both models, part
 )
 
 
-@table(
-    "seeds_of_clusters",
-    "clusters, one-class, recalls, parts" + columns_of("covered {} mean, covered {} difference, independent {} mean"),
-    CLUSTERED_SEEDS,
-    100,
-)
+@table("seeds_of_clusters", "clusters, one-class, recalls, parts" +
+    columns_of("covered {} mean, covered {} difference, independent {} mean"), CLUSTERED_SEEDS, 100)  # fmt: skip
 def over_clusters(
     sets: int, number: int, apart: bool, recalls: tuple[tuple[float, ...], ...], parts: tuple[float, ...]
 ) -> list[float]:
@@ -1627,12 +1497,9 @@ TWO_SIZES = ((5, 200), (20, 200), (20, 1000), (100, 1000))
 TWO_SHIFTS = ((1.0, 1.0), (1.5, 1.0), (2.5, 1.0), (3.0, 2.5), (4.0, 4.0))
 
 
-@table(
-    "paired_scores",
+@table("paired_scores",
     "positives, negatives, shift of a, shift of b | AUC of a, AUC of b, covered AUC, AUC width, covered AP, AP width",
-    [(*size, *shift) for size, shift in product(TWO_SIZES, TWO_SHIFTS)],
-    200,
-)
+    [(*size, *shift) for size, shift in product(TWO_SIZES, TWO_SHIFTS)], 200)  # fmt: skip
 def of_two_models(sets: int, positives: int, negatives: int, *shifts: float) -> list[float]:
     """Coverage and width of differences of areas; .8 of the variance of scores is common, positives are shifted."""
     target = (torch.arange(positives + negatives) < positives).long()
@@ -1710,19 +1577,13 @@ OF_EPOCHS = [Alike(*size, *rest) for size, *rest in product(SIZES, (EQUAL, OWN, 
 OF_PAIRS = [
     Alike(*size, *rest) for size, *rest in product(SIZES, (EQUAL, SAME, CORRELATED, SINGLE), (False, True))
 ] + UNEQUAL
-MODELS = {
-    "equal": torch.tensor([[0.85, 0.65], [0.85, 0.65]]),
-    "different": torch.tensor([[0.9, 0.6], [0.8, 0.8]]),
-    "high": torch.tensor([[0.98, 0.9], [0.97, 0.95]]),
-}
+MODELS = {"equal": torch.tensor([[0.85, 0.65], [0.85, 0.65]]), "different": torch.tensor([[0.9, 0.6], [0.8, 0.8]]),
+    "high": torch.tensor([[0.98, 0.9], [0.97, 0.95]])}  # fmt: skip
 
 
-@table(
-    "epochs_of_clusters",
-    f"{KIND}, recalls | {THREE}, BA bias, BA corrected bias, best among, shortfall holds, independent BA",
-    [(kind, "stay") for kind in OF_EPOCHS] + [(kind, "learn") for kind in OF_EPOCHS[6:12]],
-    100,
-)
+@table("epochs_of_clusters",
+    f"{KIND}, recalls | {THREE}, BA bias, BA corrected bias, best among, shortfall holds, independent BA", [(kind,
+    "stay") for kind in OF_EPOCHS] + [(kind, "learn") for kind in OF_EPOCHS[6:12]], 100)  # fmt: skip
 def chosen_of_clusters(sets: int, kind: Alike, shape: str) -> list[float]:
     """Coverage of `select_epoch(cluster=ids)` among 30 epochs, biases, sets of epochs, and coverage without ids.
 
@@ -1751,12 +1612,8 @@ def chosen_of_clusters(sets: int, kind: Alike, shape: str) -> list[float]:
     return means(found)
 
 
-@table(
-    "pairs_of_clusters",
-    f"{KIND}, models | {THREE}, BA width, said, true, independent BA",
-    product(OF_PAIRS, MODELS),
-    150,
-)
+@table("pairs_of_clusters", f"{KIND}, models | {THREE}, BA width, said, true, independent BA", product(OF_PAIRS,
+    MODELS), 150)  # fmt: skip
 def compared_of_clusters(sets: int, kind: Alike, models: str) -> list[float]:
     """Coverage of `paired_compare(cluster=ids)`, width over 3.92 deviations, probabilities, coverage without ids."""
     true = kind.truth(MODELS[models]).diff(dim=0)[0].neg()

@@ -25,12 +25,9 @@ from imbtorch.statistics import posterior, select_epoch
 EPOCHS = 40
 DRAWS = 1000  # of each posterior
 COMMON = 200  # samples of the largest class
-MEASURES: dict[str, Callable[[Tensor], Tensor]] = {
-    "BA": imbtorch.balanced_accuracy,
-    "IAM": imbtorch.imbalance_accuracy,
-    "G-mean": imbtorch.geometric_mean,
-    "macro F1": partial(imbtorch.f_score, average="macro"),
-}
+MEASURES: dict[str, Callable[[Tensor], Tensor]] = {"BA": imbtorch.balanced_accuracy, "IAM":
+    imbtorch.imbalance_accuracy, "G-mean": imbtorch.geometric_mean, "macro F1": partial(imbtorch.f_score,
+    average="macro")}  # fmt: skip
 CASES = {2: (5, 10, 30, 100), 5: (5, 10, 30), 10: (5, 10, 30)}  # classes -> samples of the rarest class
 HARD = 0.5  # share of a sample's difficulty that stays over all epochs
 STEADY = 0.8  # correlation of the rest with the next epoch

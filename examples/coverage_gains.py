@@ -23,11 +23,8 @@ from imbtorch import LogitAdjustment, Margins
 from imbtorch.deciding.adjustments import Adjustments
 from imbtorch.intervals.intervals import Interval
 
-MEASURES = {
-    "balanced accuracy": imbtorch.balanced_accuracy,
-    "macro F1": partial(imbtorch.f_score, average="macro"),
-    "IAM": imbtorch.imbalance_accuracy,
-}
+MEASURES = {"balanced accuracy": imbtorch.balanced_accuracy, "macro F1": partial(imbtorch.f_score, average="macro"),
+    "IAM": imbtorch.imbalance_accuracy}  # fmt: skip
 TAUS = tuple(step / 8 for step in range(-16, 25))
 POPULATION, DIMENSIONS, BUCKETS = 200_000, 8, 64
 
@@ -63,27 +60,12 @@ class Cell(NamedTuple):
 
 
 CELLS = [(Cell(*case),) for case in product((3, 10, 56), (300, 1000), (1.0, 2.0))]
-OF_RARE = (
-    Cell(2, 1000, rarest=1 / 99),
-    Cell(2, 200, rarest=1 / 19),
-    Cell(2, 300, 2.0, 1 / 99, gap=1.5),
-    Cell(2, 5000, rarest=1 / 999),
-    Cell(3, 60),
-    Cell(3, 150),
-    Cell(4, 200, rarest=0.05, gap=1.5),
-    Cell(4, 400, 2.0, frequent=2),
-    Cell(5, 500, 3.0),
-    Cell(6, 150, balanced=True),
-    Cell(7, 1000, rarest=0.005),
-    Cell(8, 60, frequent=1),
-    Cell(8, 300, frequent=1, gap=0.3),
-    Cell(12, 600, 2.0, 0.05, frequent=6),
-    Cell(15, 400, 3.0, 0.1, frequent=7, gap=0.7),
-    Cell(20, 150, rarest=0.01, frequent=1),
-    Cell(20, 300, rarest=0.01, frequent=1, gap=0.3),
-    Cell(20, 1000, balanced=True),
-    Cell(50, 500, balanced=True),
-)
+OF_RARE = (Cell(2, 1000, rarest=1 / 99), Cell(2, 200, rarest=1 / 19), Cell(2, 300, 2.0, 1 / 99, gap=1.5), Cell(2,
+    5000, rarest=1 / 999), Cell(3, 60), Cell(3, 150), Cell(4, 200, rarest=0.05, gap=1.5), Cell(4, 400, 2.0,
+    frequent=2), Cell(5, 500, 3.0), Cell(6, 150, balanced=True), Cell(7, 1000, rarest=0.005), Cell(8, 60, frequent=1),
+    Cell(8, 300, frequent=1, gap=0.3), Cell(12, 600, 2.0, 0.05, frequent=6), Cell(15, 400, 3.0, 0.1, frequent=7,
+    gap=0.7), Cell(20, 150, rarest=0.01, frequent=1), Cell(20, 300, rarest=0.01, frequent=1, gap=0.3), Cell(20, 1000,
+    balanced=True), Cell(50, 500, balanced=True))  # fmt: skip
 RARE = [(cell,) for cell in OF_RARE]
 
 

@@ -50,8 +50,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     data. ``sweep.rule.take(sweep.best(...))`` sets another threshold until the next ``compute`` with new samples.
 
     The logged value is too high, because the threshold was chosen on the same samples: :meth:`interval` corrects it,
-    :meth:`gain` estimates the gain over 0.5 (``examples/choices.md``). The state is a histogram of scores, 64 kB a label
-    by default: AUC and average precision are exact to 0.002 unless few positives share a bin, which ``compute`` tells.
+    :meth:`gain` estimates the gain over 0.5 (``examples/choices.md``). The state is a histogram of scores, 64 kB a
+    label by default: AUC and average precision are exact to 0.002 unless few positives share a bin (``compute`` tells).
 
     Args:
         measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or ``functools.partial`` of
