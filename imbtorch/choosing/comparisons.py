@@ -354,7 +354,14 @@ def paired_compare(
     check_choice("prior", prior, get_args(PairedPrior))
     if isinstance(measure, str) and measure in SCORE_MEASURES:
         if cluster is not None:
-            raise ValueError(f"cluster must be left out for {measure!r}, whose samples must be independent")
+            raise ValueError(
+                f"{measure!r} has no comparison of clusters, because its samples must be independent; pass one sample "
+                "of each cluster, or compare a measure of classes, such as 'balanced_accuracy', with cluster="
+            )
+        given = {"num_classes": num_classes, "higher_is_better": higher_is_better, "totals": totals, "prior": prior}
+        unused = [name for name, value in given.items() if value not in (None, 2, True, "drawn", "half")]
+        if unused:
+            raise ValueError(f"{unused[0]} must be left out for {measure!r}, which compares scores of class 1")
         return _of_scores(measure, preds_a, preds_b, target, draws, level, generator)
     if num_classes is None:
         raise ValueError("num_classes must be the number of classes")

@@ -17,6 +17,7 @@ from imbtorch.deciding.curves import area, area_interval, average_precision, ave
 from imbtorch.deciding.sweep import ThresholdSweep
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import Measured
+from imbtorch.metrics.base import UNSURE
 from imbtorch.metrics.rows import Row, shown
 from imbtorch.predictions.columns import (
     Samples,
@@ -78,8 +79,8 @@ def report(
             classes are the integers 0 to K - 1 or booleans, their names, in this order; of labels their names.
         positive: positive one of two classes.
         logits: whether scores are logits rather than probabilities; never guessed.
-        cluster: id of the cluster of each sample, such as its patient, ``[N]``. Intervals then resample clusters, but
-            for AUC and average precision, which get none.
+        cluster: id of the cluster of each sample, such as its patient, ``[N]``. Intervals and the rule then resample
+            clusters, but AUC and average precision have no intervals.
         weight: weight of each sample, ``[N]``; weighted values have no intervals.
         prevalence: class shares of the population for which values are computed, by class or in the order of the
             classes (by class if ``positive`` names the first of two, which the report puts last); for labels the share
@@ -123,7 +124,7 @@ def report(
     if weight is not None:
         extra["weight"] = read_weights(weight, len(read.target))
     _check_order(read, prevalence)
-    own, of_areas = _split(intervals, read, prevalence)
+    own, of_areas = _split(intervals, read, prevalence, extra)
     counted = ImbalanceReport(
         read.task,
         class_names=read.names,
@@ -142,11 +143,11 @@ def report(
     result = counted.result()
     if not read.scored:
         return result
-    rows = _areas(read, logits, counted.prevalence, extra.get("weight"), () if extra else of_areas)
+    rows = _areas(read, logits, counted.prevalence, extra.get("weight"), of_areas)
     if rule is not None and read.task == "multiclass":
         rows |= _adjusted(read, rule, prior, logits, extra)
     elif rule is not None:
-        rows |= _thresholds(read, rule, counted.prevalence, logits, extra.get("weight"))
+        rows |= _thresholds(read, rule, counted.prevalence, logits, extra)
     return with_values(result, rows)
 
 
@@ -161,13 +162,20 @@ def _check_order(read: Samples, prevalence: Any) -> None:
 
 
 def _split(
-    intervals: bool | Sequence[str], read: Samples, prevalence: Any
+    intervals: bool | Sequence[str], read: Samples, prevalence: Any, extra: Mapping[str, Tensor]
 ) -> tuple[bool | Sequence[str], Sequence[str]]:
     """Return the names of values with intervals of the report, and those of areas under curves."""
     bounded = list(AREAS) if prevalence is None else ["auc"]  # average precision has none at another prevalence
     if isinstance(intervals, (bool, str)) or not read.scored:
-        return intervals, bounded if intervals is True else ()
+        return intervals, bounded if intervals is True and not extra else ()
     of_areas = [name for name in intervals if name.partition("/")[0] in AREAS]
+    if of_areas and extra:
+        raise ValueError(
+            UNSURE
+            if "weight" in extra
+            else f"intervals contains {of_areas[0]!r}, but areas have no intervals with cluster=; a "
+            "ThresholdSweep(..., clusters=True) has them, sweep.interval('auc')"
+        )
     known = bounded if read.task == "binary" else [f"{area}/{name}" for area in bounded for name in read.names]
     for name in of_areas:
         if name not in known:
@@ -269,19 +277,17 @@ def _chosen(
 
 
 def _thresholds(
-    read: Samples, rule: str, prevalence: Sequence[float] | None, logits: bool, weight: Tensor | None
+    read: Samples, rule: str, prevalence: Sequence[float] | None, logits: bool, extra: Mapping[str, Tensor]
 ) -> dict[Row, Tensor]:
     """Return the rows of the threshold of two classes, or of each label."""
-    labels: dict[str, Any] = {"num_labels": len(read.names), "class_names": read.names}
-    labels = {} if read.task == "binary" else labels
-    counted = ThresholdSweep(
-        rule, task=read.task, prevalence=prevalence, logits=logits, weighted=weight is not None, **labels
-    )
-    counted.update(read.preds, read.target, **({} if weight is None else {"weight": weight}))
+    options: dict[str, Any] = {"weighted": "weight" in extra, "clusters": "cluster" in extra}
+    options |= {} if read.task == "binary" else {"num_labels": len(read.names), "class_names": read.names}
+    counted = ThresholdSweep(rule, task=read.task, prevalence=prevalence, logits=logits, **options)
+    counted.update(read.preds, read.target, **extra)
     sweep = counted.result()
     thresholds, values = sweep.curve()
     plain = values[..., int((thresholds - 0.5).abs().argmin())].reshape(-1).tolist()
-    interval = None if weight is not None else sweep.gain(generator=torch.Generator().manual_seed(0))
+    interval = None if "weight" in extra else sweep.gain(generator=torch.Generator().manual_seed(0))
     found: dict[Row, Tensor] = {}
     chosen, at_it = ([row for row in sweep.rows if row.measure == each] for each in ("threshold", "value"))
     for place, (number, value) in enumerate(zip(chosen, at_it, strict=True)):

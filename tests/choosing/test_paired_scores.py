@@ -87,7 +87,15 @@ def test_equal_scores_do_not_differ():
         ({"preds_b": torch.tensor([0.1, float("nan"), 0.2])}, ValueError, "preds_b holds NaN in row 1"),
         ({"target": torch.tensor([0, 0, 0])}, ValueError, "target must hold 0 and 1, and samples of both"),
         ({"target": torch.tensor([0, 1, 2])}, ValueError, "target must hold 0 and 1"),
-        ({"cluster": torch.tensor([0, 1, 1])}, ValueError, "cluster must be left out for 'auc'"),
+        (
+            {"cluster": torch.tensor([0, 1, 1])},
+            ValueError,
+            "'auc' has no comparison of clusters.*pass one sample of each cluster",
+        ),
+        ({"prior": "differing"}, ValueError, "prior must be left out for 'auc'"),
+        ({"totals": "fixed"}, ValueError, "totals must be left out for 'auc'"),
+        ({"higher_is_better": False}, ValueError, "higher_is_better must be left out for 'auc'"),
+        ({"num_classes": 3}, ValueError, "num_classes must be left out for 'auc'"),
         ({"measure": "recall"}, ValueError, "num_classes must be the number of classes"),
     ],
 )
