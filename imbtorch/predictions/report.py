@@ -65,8 +65,9 @@ def report(
 
     **The rule.** ``rule`` names the measure for which a decision rule is chosen on the same samples: with two classes
     or labels the threshold of a :class:`ThresholdSweep`, with several classes the tau of a
-    :class:`LogitAdjustmentSweep`. ``table()["rule"][rule]`` holds it, the values of the measure without and with it
-    (``plain`` and ``chosen``), and the gain to expect on new samples, corrected for the choice.
+    :class:`LogitAdjustmentSweep`. ``table()["rule"][rule]`` holds it (of logits also as ``log_odds``), the values of
+    the measure without and with it (``plain`` and ``chosen``), and the gain to expect on new samples, corrected for the
+    choice.
 
     Rows are counted from 0 in errors.
 
@@ -294,6 +295,8 @@ def _thresholds(
         of = rule if read.task == "binary" else f"{rule}/{number.of}"
         numbers = (sweep.rows[number].item(), plain[place], sweep.rows[value].item())
         found |= _chosen("threshold", of, value.better, numbers, interval, place)
+        if logits:
+            found[Row("log_odds", None, "rule", of)] = sweep.log_odds.reshape(-1)[place]
     return found
 
 

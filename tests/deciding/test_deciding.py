@@ -65,9 +65,10 @@ def test_only_new_counts_set_the_rule(make):
     sweep.compute()
     chosen = rule_of(sweep)
     assert chosen != initial
-    by_hand = {name: torch.full_like(each, 0.125) for name, each in sweep.rule.state_dict().items()}
-    by_hand["prior"] = sweep.rule.state_dict().get("prior")
-    by_hand = {name: each for name, each in by_hand.items() if each is not None}
+    by_hand = {
+        name: torch.full_like(each, 0.125) for name, each in sweep.rule.state_dict().items() if name != "log_odds"
+    }
+    by_hand |= {name: each for name, each in sweep.rule.state_dict().items() if name == "prior"}
     sweep.rule.load_state_dict(by_hand)
     held = rule_of(sweep)
     sweep.compute()
