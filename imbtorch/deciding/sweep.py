@@ -223,6 +223,16 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         own = (self._measure.settings, self._class_names, self.at_least, self.alerts, self.costs)
         return f"{super()._settings_text()} {canonical(own)}"
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, local_metadata: Any, *others: Any) -> None:
+        """Load counts and rule; refuse the thresholds of other labels."""
+        of_rule = [key for key in state_dict if key.startswith(f"{prefix}rule.")]
+        if of_rule and (differ := self._other_names(local_metadata.get("names"), ("class_names",))):
+            *_, error_msgs = others
+            error_msgs.append(f"{of_rule[0]} holds thresholds of other {differ}; build the sweep with the saved names")
+            for key in of_rule:
+                state_dict.pop(key)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *others)
+
     # --- computing --------------------------------------------------------------------------------------------------
 
     def _counter_of_a_batch(self) -> Counter:

@@ -389,6 +389,11 @@ class CountsMetric(SummedState):
         if self._may_warn(kind):
             warn_once(self._already_warned, kind, text)
 
+    def _names(self) -> dict[str, list[str]]:
+        given = {"class_names": getattr(self, "class_names", ()), "groups": self._counting.group_names or ()}
+        indices = {argument: list(map(str, range(len(names)))) for argument, names in given.items()}
+        return {argument: list(names) for argument, names in given.items() if list(names) != indices[argument]}
+
     # --- values and text --------------------------------------------------------------------------------------------
 
     def _narrow(self, value: Tensor) -> Tensor:

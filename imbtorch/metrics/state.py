@@ -391,14 +391,17 @@ class SummedState(SyncedMetric):
         return self
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add the counts of another metric with the same settings, or of its ``metric_state``.
+        """Add the counts of another metric with the same settings, or of its ``metric_state``, which holds no names.
 
         Raises:
-            ValueError: for another class of metric, or for counts with other settings (task, classes, threshold, ...).
+            ValueError: for another class of metric, or for counts with other settings (task, classes, threshold, ...)
+                or names of classes, labels or groups of samples, also in another order.
         """
         if isinstance(incoming_state, SummedState):
             if type(incoming_state) is not type(self):
                 raise ValueError(f"cannot merge {type(incoming_state).__name__} into {type(self).__name__}")
+            if differ := self._other_names(incoming_state._names()):
+                raise ValueError(f"cannot merge counts of other {differ}; build both with the same names")
             counted, updates = {incoming_state._state_name: incoming_state._state}, incoming_state._update_count
         elif isinstance(incoming_state, dict):
             counted, updates = incoming_state, 1
@@ -410,11 +413,33 @@ class SummedState(SyncedMetric):
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
         if self._state_name not in incoming_state:
-            raise ValueError(f"cannot merge counts of {sorted(incoming_state)} into {self._state_name!r}")
+            raise ValueError(
+                f"cannot merge counts of {sorted(incoming_state)} into {self._state_name!r}; build both metrics from the "
+                "same arguments"
+            )
         incoming = incoming_state[self._state_name]
         if misfit := self._misfit(incoming):
             raise ValueError(misfit)
         self._writable(exclusive=True).add_(incoming.to(self._state.device))
+
+    def _names(self) -> dict[str, list[str]]:
+        """Return the names that give the counts their meaning, by argument; without those that are indices."""
+        return {}
+
+    def _other_names(self, saved: object, arguments: Sequence[str] = ("class_names", "groups")) -> str:
+        """Describe names of other counts that differ from those of this metric; counts without names may be any."""
+        for argument, own in self._names().items():
+            other = saved.get(argument, own) if isinstance(saved, dict) and argument in arguments else own
+            if other != own:
+                one, another = where_they_differ(str(own), str(other))
+                return f"{argument}: {another}, where this {type(self).__name__} has {one}"
+        return ""
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        """Add the names to the metadata of a state dict, where no key tells of them."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if hasattr(destination, "_metadata") and (names := self._names()):
+            destination._metadata.setdefault(prefix[:-1], {})["names"] = names
 
     def _load_from_state_dict(
         self,
@@ -426,7 +451,7 @@ class SummedState(SyncedMetric):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Copy a saved state into the tensor; refuse a state with other settings."""
+        """Copy a saved state into the tensor; refuse a state with other settings or names."""
         for key in [key for key in state_dict if key.startswith(f"{prefix}counts_")]:
             value = state_dict.pop(key)
             if isinstance(value, Tensor) and value.shape == (len(self._state) - 1,):
@@ -441,6 +466,11 @@ class SummedState(SyncedMetric):
                 )
             elif misfit := self._misfit(value):
                 error_msgs.append(misfit)
+            elif differ := self._other_names(local_metadata.get("names")):
+                error_msgs.append(
+                    f"{key} holds counts of other {differ}; build the metric with the names of the saved one, or remove "
+                    "its state from the checkpoint"
+                )
             elif not bool((value.isfinite() & (value >= 0)).all()):
                 error_msgs.append(f"{key} holds counts below 0 or not finite, which no update gives")
             else:
