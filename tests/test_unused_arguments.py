@@ -259,7 +259,7 @@ def calls():
         yield f"over_runs: {measure}", partial(over_seeds, measure), level | ids
         yield f"select_epoch: {measure}", partial(epoch, measure), level | ids | {"repeats": {"repeats": 20}}
     for measure in ("iam", "f1", "auc", "average_precision"):
-        given = level | totals | lower | ids | {"prior": {"prior": "differing"}}
+        given = level | totals | lower | ids
         yield f"paired_compare: {measure}", partial(compared, paired_compare, measure), given
     shares = {"prevalence": {"prevalence": torch.tensor([0.9, 0.09, 0.01])}, "assurance": {"assurance": 0.2}}
     yield "samples_needed: iam", partial(needed, imbtorch.imbalance_accuracy), level | shares
@@ -284,7 +284,6 @@ REASONS = [  # first argument, call, number, why it stays as it was or is missin
     ("lower is better", "", "", "the difference has no direction, only the probability has"),
     ("prior", "LogitAdjustmentSweep", "point plain", "the plain rule has no prior"),
     ("prior", "report", "^(?!tau|chosen|gain)", "only the rule has a prior"),
-    ("prior", "paired_compare", "probability", "a share of few draws can be the same"),
     ("", ".*compare|posterior|bootstrap|over_runs", "estimate", "only the interval depends on it"),
     ("", "select_epoch", "^value$", "the best value of all samples"),
     ("", "", "tau|threshold|partial_auc", "a choice among candidates, and what depends on it alone, can stay the same"),

@@ -28,7 +28,7 @@ from imbtorch.deciding.thresholds import OperatingPoint, worst_value
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import Measured, directed
 from imbtorch.metrics.base import UNSURE, Counter, OnInvalid, TaskOptions, TorchmetricsArguments, canonical
-from imbtorch.metrics.rows import Row
+from imbtorch.metrics.rows import PROMISED, Row
 from imbtorch.metrics.shared_result import PREVALENCE, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.reports.groups import few_samples_text
@@ -74,6 +74,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             satisfies them, the worst possible value is logged, with one warning that says what is reachable.
         alerts: greatest share of samples that may be predicted positive; by default no constraint.
         costs: ``[[0, fp], [fn, 0]]``: the threshold with the lowest expected cost is chosen.
+        sure: level of a guarantee that the constraints hold in the population (:meth:`best` says which can), such as
+            0.9; by default they need to hold on the counted samples only.
         prevalence: class shares of the population for which all values are computed, as in
             :class:`~imbtorch.ImbalanceReport`; of a class against the rest the other classes keep their proportions.
         higher_is_better: direction; by default the attribute of the measure, or True if it has none.
@@ -114,6 +116,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         lambda sweep: None if sweep._settings.costs is None else sweep._settings.costs.clone(),
         "Costs by which the threshold is chosen.",
     )
+    sure = Setting[float | None](lambda sweep: sweep._settings.sure, "Level of a guarantee that the constraints hold.")
     prevalence = PREVALENCE
     class_names = Setting[tuple[str, ...]]("_class_names", "Names of labels or classes.")
 
@@ -131,6 +134,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
         costs: Tensor | Sequence[Sequence[float]] | None = None,
+        sure: float | None = None,
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         higher_is_better: bool | None = None,
         prefix: str = "",
@@ -186,7 +190,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             crowded=grid.name == DEFAULT,
             limits=checked_limits({} if at_least is None else at_least, alerts),
             costs=checked_costs(costs),
-        )
+        ).promising(sure)
         if weighted and self._settings.limits:
             raise ValueError(f"at_least and alerts need probabilities, and {UNSURE}")
         self._name(self._settings.rows, prefix, postfix)
@@ -214,6 +218,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         shown |= {"at_least": self.at_least} if self.at_least else {}
         shown |= {} if self.alerts is None else {"alerts": self.alerts}
         shown |= {} if self.costs is None else {"costs": self.costs.tolist()}
+        shown |= {} if self.sure is None else {"sure": self.sure}
         shown |= {} if self.prevalence is None else {"prevalence": list(self.prevalence)}
         shown |= super()._shown_arguments()
         shown.pop("clusters", None)  # which are the default of metrics of labels, but never of a sweep
@@ -221,7 +226,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
     def _settings_text(self) -> str:
         own = (self._measure.settings, self._class_names, self.at_least, self.alerts, self.costs)
-        return f"{super()._settings_text()} {canonical(own)}"
+        sure = "" if self.sure is None else f" sure={self.sure}"
+        return f"{super()._settings_text()} {canonical(own)}{sure}"
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, local_metadata: Any, *others: Any) -> None:
         """Load counts and rule; refuse the thresholds of other labels."""
@@ -270,6 +276,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self._warn_of_few_samples(counts, chosen.place.reshape(-1))
         several, values = bool(self._counting.dependent(state)), self._settings.values(counts, chosen)
         result = SweepResult(values, counts, self._settings, chosen, buckets, several)
+        if self.sure is not None:
+            result._warn_if_dependent(PROMISED)
         return self._keep_choice(result, counts.sum().item())
 
     def _warn_of_few_samples(self, histogram: Tensor, places: Tensor) -> None:

@@ -414,8 +414,8 @@ class SummedState(SyncedMetric):
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
         if self._state_name not in incoming_state:
             raise ValueError(
-                f"cannot merge counts of {sorted(incoming_state)} into {self._state_name!r}; build both metrics from the "
-                "same arguments"
+                f"cannot merge counts of {sorted(incoming_state)} into {self._state_name!r}; build both metrics with "
+                "the same arguments"
             )
         incoming = incoming_state[self._state_name]
         if misfit := self._misfit(incoming):
@@ -468,8 +468,8 @@ class SummedState(SyncedMetric):
                 error_msgs.append(misfit)
             elif differ := self._other_names(local_metadata.get("names")):
                 error_msgs.append(
-                    f"{key} holds counts of other {differ}; build the metric with the names of the saved one, or remove "
-                    "its state from the checkpoint"
+                    f"{key} holds counts of other {differ}; build the metric with the names of the saved one, or "
+                    "remove its state from the checkpoint"
                 )
             elif not bool((value.isfinite() & (value >= 0)).all()):
                 error_msgs.append(f"{key} holds counts below 0 or not finite, which no update gives")

@@ -12,12 +12,14 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from imbtorch.choosing.comparisons import compare, paired_compare
+from imbtorch.choosing.comparisons import compare, compare_outcomes
+from imbtorch.choosing.outcomes import checked_outcomes
 from imbtorch.counting.tasks import Counting
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import AveragedMeasure, directed, resolved
@@ -30,6 +32,7 @@ from imbtorch.version import __version__
 
 NOT_WORSE, WORSE, ERROR, UNDECIDED = 0, 1, 2, 3  # exit codes
 LEVEL = 0.9  # of the interval of a difference: each bound is wrong in 5% of cases
+MOST = 1024  # times as many samples, up to which the number that would decide is looked for
 EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
 PARQUET = (".parquet", ".pq")
 BOOLEANS = {"true": True, "false": False}
@@ -114,8 +117,10 @@ def _parser() -> argparse.ArgumentParser:
         "compare",
         help="say whether new predictions are worse than old ones",
         description="Compare new predictions with old ones of the same samples. Exit code: 0 if they are not worse by "
-        "more than the margin, 1 if they are, 3 if these samples do not decide, 2 for an error. Two JSON files of "
-        "'imbtorch report --json' are compared as independent samples.",
+        "more than the margin or no prediction differs, 1 if they are worse, 3 if these samples do not decide, 2 for "
+        "an error. Two JSON files of 'imbtorch report --json' are compared as independent samples. Test once, at a "
+        "number of samples that you fixed before: of models that are worse by exactly the margin some 5% pass one "
+        "test, but up to 14% pass one of 20 tests of a growing sample.",
     )
     two.set_defaults(run=_compare)
     two.add_argument("old", help="file with the predictions of the old model")
@@ -200,29 +205,80 @@ def _compare(options: argparse.Namespace) -> int:
         raise ValueError(f"--margin must be a loss of 0 or more, such as .01, got {options.margin:g}")
     files = [options.old, options.new]
     if all(Path(each).suffix == ".json" for each in files):
-        found, better, notes = _of_results(open_result(files[0]), open_result(files[1]), options)
+        found = _of_results(open_result(files[0]), open_result(files[1]), options)
     elif options.target is None or options.preds is None:
         raise ValueError("--target and --preds name the columns to compare; only two JSON files need none")
     else:
-        found, better, notes = _of_predictions(options)
-    difference, low, high = (float(part) for part in (found.estimate, found.low, found.high))
+        found = _of_predictions(options)
+    interval = found.interval(1, 10_000)
+    difference, low, high = (float(part) for part in (interval.estimate, interval.low, interval.high))
     if math.isnan(low) or math.isnan(high):
         raise ValueError(f"{options.measure} is undefined for these samples: it depends on classes without targets")
-    gain = (low, high) if better else (-high, -low)
-    code = NOT_WORSE if gain[0] >= -options.margin else WORSE if gain[1] < -options.margin else UNDECIDED
-    verdict = {
-        NOT_WORSE: f"not worse by more than {options.margin:g}",
-        WORSE: f"worse by more than {options.margin:g}",
-        UNDECIDED: f"undecided: these samples do not say whether it is worse by more than {options.margin:g}",
-    }[code]
-    print(f"{options.measure}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] (90% {found.method})")
-    print(f"The new model is {verdict}." if code != UNDECIDED else f"{verdict.capitalize()}.")
-    print("\n".join(notes))
+    code = found.verdict(interval, options.margin)
+    texts = {
+        NOT_WORSE: f"The new model is not worse by more than {options.margin:g}.",
+        WORSE: f"The new model is worse by more than {options.margin:g}.",
+        UNDECIDED: f"Undecided: these samples do not say whether it is worse by more than {options.margin:g}.",
+    }
+    print(f"{options.measure}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] (90% {interval.method})")
+    print("No prediction differs." if found.equal else texts[code])
+    if found.equal:
+        code = NOT_WORSE
+    elif code == UNDECIDED:
+        print(_needed(found, options.margin))
+    print("\n".join(found.notes))
     return NOT_WORSE if code == UNDECIDED and options.undecided == "pass" else code
 
 
-def _of_predictions(options: argparse.Namespace) -> tuple[Interval, bool, list[str]]:
-    """Compare two models on the same samples; return the difference, the direction, and notes."""
+class _Compared(NamedTuple):
+    """Comparison of two models.
+
+    Attributes:
+        interval: function of a number of times and of draws; it returns the interval of new minus old for so many times
+            as many samples, with the same shares.
+        better: whether higher values are better.
+        rarest: name of the rarest class, and its number of samples.
+        equal: whether no prediction differs.
+        notes: lines to print.
+    """
+
+    interval: Callable[[float, int], Interval]
+    better: bool
+    rarest: tuple[str, int]
+    equal: bool
+    notes: list[str]
+
+    def verdict(self, interval: Interval, margin: float) -> int:
+        """Return the exit code for an interval."""
+        low, high = float(interval.low), float(interval.high)
+        gain = (low, high) if self.better else (-high, -low)
+        return NOT_WORSE if gain[0] >= -margin else WORSE if gain[1] < -margin else UNDECIDED
+
+
+def _needed(found: _Compared, margin: float) -> str:
+    """Say how many samples of the rarest class would decide, if all shares stay as they are."""
+
+    def decides(times: float) -> bool:
+        return found.verdict(found.interval(times, 1000), margin) != UNDECIDED
+
+    most = 2.0
+    while not decides(most):
+        most *= 2
+        if most > MOST:
+            return f"With these shares {MOST:,} times as many samples would not decide either."
+    least = most / 2
+    for _ in range(4):
+        middle = math.sqrt(least * most)
+        least, most = (least, middle) if decides(middle) else (middle, most)
+    name, number = found.rarest
+    return (
+        f"With these shares some {math.ceil(most * number):,} samples of {name}, the rarest class, would decide; here "
+        f"are {number:,}."
+    )
+
+
+def _of_predictions(options: argparse.Namespace) -> _Compared:
+    """Compare two models on the same samples."""
     names = [options.target, options.preds, options.id]
     _check_single("compare takes one class for each sample, so --target, --preds and --id name one column each", *names)
     old, new = (_read(each, names) for each in (options.old, options.new))
@@ -250,21 +306,23 @@ def _of_predictions(options: argparse.Namespace) -> tuple[Interval, bool, list[s
         truth, of_old, of_new, class_names=options.class_names, positive=options.positive
     )
     measure = _measure(options, classes, binary)
-    found = paired_compare(
-        measure, after, before, target, len(classes), level=LEVEL, prior="differing", generator=_generator()
-    )
+    better = bool(measure.higher_is_better)
+    outcomes = checked_outcomes({"new": after, "old": before}, target, len(classes), None)
+
+    def interval(times: float, draws: int) -> Interval:
+        several = replace(outcomes, times=outcomes.times * times)
+        return compare_outcomes(measure, several, better, draws, LEVEL, _generator()).difference
+
     changed = int((before != after).sum())
-    notes = [
-        f"{rows} samples, of which {changed} are predicted differently" if changed else f"{rows} equal predictions"
-    ]
+    notes = [f"{rows} samples, of which {changed or 'none'} are predicted differently"]
     for name, preds in (("old", of_old), ("new", of_new)):
         result = report(preds=preds, target=truth, class_names=options.class_names, positive=options.positive)
         notes.append(f"{name}: {result.signature}")
-    return found.difference, bool(measure.higher_is_better), notes
+    return _Compared(interval, better, _rarest(outcomes.actual(), classes), not changed, notes)
 
 
-def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespace) -> tuple[Interval, bool, list[str]]:
-    """Compare two results without rows, as independent samples; return the difference, the direction, and notes."""
+def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespace) -> _Compared:
+    """Compare two results without rows, as independent samples."""
     first, second = (result.signature.split(" | ")[1] for result in (old, new))
     if first != second or list(old.table()["class"]) != list(new.table()["class"]):
         raise ValueError(f"both files must be of the same classes, got {first} and {second}")
@@ -284,9 +342,20 @@ def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespac
     after, before = new.counts, old.counts
     if not (isinstance(after, torch.Tensor) and isinstance(before, torch.Tensor)):
         raise ValueError("both files must hold whole matrices; state='margins' has no intervals")
-    found = compare(measure, after, before, level=LEVEL, generator=_generator())
+
+    def interval(times: float, draws: int) -> Interval:
+        counts = ((each * times).round() for each in (after, before))
+        return compare(measure, *counts, draws=draws, level=LEVEL, generator=_generator()).difference
+
     note = "compared as independent samples, because the files hold counts and no rows; predictions decide more"
-    return found.difference, bool(measure.higher_is_better), [note, f"old: {old.signature}", f"new: {new.signature}"]
+    notes = [note, f"old: {old.signature}", f"new: {new.signature}"]
+    return _Compared(interval, bool(measure.higher_is_better), _rarest(after.sum(-1), names), False, notes)
+
+
+def _rarest(actual: torch.Tensor, names: Sequence[Any]) -> tuple[str, int]:
+    """Return the class with the fewest targets, of those that have some, and their number."""
+    place = int(torch.where(actual > 0, actual, torch.inf).argmin())
+    return repr(names[place]), int(actual[place])
 
 
 def _measure(options: argparse.Namespace, names: Sequence[str], binary: bool) -> AveragedMeasure:

@@ -92,7 +92,6 @@ def test_equal_scores_do_not_differ():
             ValueError,
             "'auc' has no comparison of clusters.*pass one sample of each cluster",
         ),
-        ({"prior": "differing"}, ValueError, "prior must be left out for 'auc'"),
         ({"totals": "fixed"}, ValueError, "totals must be left out for 'auc'"),
         ({"higher_is_better": False}, ValueError, "higher_is_better must be left out for 'auc'"),
         ({"num_classes": 3}, ValueError, "num_classes must be left out for 'auc'"),

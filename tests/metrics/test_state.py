@@ -796,7 +796,7 @@ def test_a_saved_rule_compares_the_names_of_labels_only():
 
 def test_counts_at_another_prior_are_not_merged():
     one, other = (imbtorch.LogitAdjustmentSweep("f1", prior) for prior in ([5, 2], [2, 5]))
-    with pytest.raises(ValueError, match=r"cannot merge counts of .* build both metrics from the same arguments"):
+    with pytest.raises(ValueError, match=r"cannot merge counts of .* build both metrics with the same arguments"):
         one.merge_state(other)
 
 
