@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
@@ -16,13 +17,20 @@ from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-from imbtorch.compat import updated_by_collection
+from imbtorch.compat import is_traced, rank_zero, updated_by_collection, warn_caller
 from imbtorch.counting.arguments import cpu_by_default, refuse_arguments_of_others
 from imbtorch.counts import has_float64
 from imbtorch.suggestions import did_you_mean
 
 T = TypeVar("T")
 SHOWN = 80  # characters that an error shows of each of two settings, from shortly before they differ
+SAME_BATCH = (
+    "the first batch is the same on all processes, so each sample seems to be counted by each of them, and intervals "
+    "are too narrow. Give each process its own samples: leave use_distributed_sampler=True in Lightning, or use "
+    "imbtorch.ExactBatchSampler; an IterableDataset must yield every n-th sample. If processes share their batches on "
+    "purpose (tensor parallelism), pass process_group= with one process of each batch"
+)
+ORDERS, POSITIONS = 1000, 1024  # fewest orders of a batch whose equality is no chance; positions that are compared
 CHANGED = {"_stale": True, "_empty": False}  # flags of a metric after its counts changed
 
 
@@ -89,8 +97,7 @@ class SyncedMetric(Metric):
     """Base of the metrics that compute from the states of all processes.
 
     The first sync in a process group compares the settings of its processes, before states of other lengths or dtypes
-    could meet in one collective operation. It compares functions by module and name: if processes define a function of
-    one name differently, it does not notice.
+    could meet in one collective operation; functions by module and name. It also warns if all had the same first batch.
 
     Copies have the same ``process_group``. A process group cannot be pickled; pickling raises an error that says so.
 
@@ -100,6 +107,7 @@ class SyncedMetric(Metric):
 
     last_updates: int | None = None
     _group = ProcessGroup()
+    _first_batch: int | None = None  # fingerprint of the first batch, where several processes count
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Keep TorchScript from compiling properties, which a scripted module does not read."""
@@ -137,12 +145,21 @@ class SyncedMetric(Metric):
         """Return the settings that must be equal on all processes, as text."""
         return f"{type(self).__qualname__} dist_sync_on_step={self.dist_sync_on_step}"
 
+    def _note_first_batch(self, preds: Tensor, target: Tensor) -> None:
+        """Keep a fingerprint of the first batch, if several processes count; on a GPU this waits, once."""
+        known = self._first_batch is not None or is_traced(preds) or not self.distributed_available_fn()
+        if not known and not captures(preds.device):
+            self.__dict__["_first_batch"] = fingerprint(preds, target)
+
     def _check_first_sync(
         self, device: torch.device, dist_sync_fn: Callable[..., list[Tensor]] | None, process_group: Any | None
-    ) -> None:
+    ) -> bool:
         """Compare the settings of several processes, once for each process group (a collective step).
 
         The largest digest and the largest negative digest are opposite numbers only if all digests are equal.
+
+        Returns:
+            True if all processes had the same first batch; warn of it behind the next collective step.
 
         Raises:
             RuntimeError: on all processes, if their settings differ, or if the process group has no backend for the
@@ -152,14 +169,17 @@ class SyncedMetric(Metric):
         group = process_group or (torch.distributed.group.WORLD if initialized else None)
         alone = dist_sync_fn is None and initialized and torch.distributed.get_world_size(group) == 1
         if alone or any(known is group for known in self._alike_in):
-            return
+            return False
         kinds = backend_devices(group) if dist_sync_fn is None else []
         misplaced = bool(kinds) and device.type not in kinds
         device = torch.device(kinds[0]) if misplaced else device
         text = self._settings_text()
         own, encoded = digest(text), text.encode()
-        numbers = torch.tensor([own, -own, len(encoded), misplaced], device=device)
-        highest, opposite, length, elsewhere = over_processes(numbers, dist_sync_fn, group, largest=True).tolist()
+        batch = 0 if dist_sync_fn is not None else self._first_batch or 0  # a function can gather one process alone
+        numbers = torch.tensor([own, -own, len(encoded), misplaced, batch, -batch], device=device)
+        highest, opposite, length, elsewhere, *batches = over_processes(
+            numbers, dist_sync_fn, group, largest=True
+        ).tolist()
         if elsewhere:
             raise RuntimeError(
                 f"{type(self).__name__} is on a device for which its process group has no backend, on this process or "
@@ -177,6 +197,12 @@ class SyncedMetric(Metric):
                 "every process (class names in the same order)"
             )
         self._alike_in.append(group)
+        return bool(batches[0] == -batches[1] != 0)
+
+    def _warn_of_batches(self, same: bool) -> None:
+        """Warn on rank zero if all processes had the same first batch."""
+        if same and rank_zero():
+            warn_caller(f"{type(self).__name__}: {SAME_BATCH}")
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError; for ``items``, which Lightning's ``log_dict`` calls, with a remedy."""
@@ -556,8 +582,10 @@ class SummedState(SyncedMetric):
             RuntimeError: on all processes, if their settings differ.
         """
         group = process_group or self.process_group
-        self._check_first_sync(state.device, dist_sync_fn, group)
-        return over_processes(state, dist_sync_fn, group)
+        same = self._check_first_sync(state.device, dist_sync_fn, group)
+        total = over_processes(state, dist_sync_fn, group)
+        self._warn_of_batches(same)
+        return total
 
     def unsync(self, should_unsync: bool = True) -> None:
         """Restore this process's own counts.
@@ -581,6 +609,27 @@ class SummedState(SyncedMetric):
 def digest(text: str) -> int:
     """Return a number of 48 bits that differs between texts, and is the same in every process."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+
+
+def fingerprint(preds: Tensor, target: Tensor) -> int:
+    """Return a number that differs between batches; 0 for batches that can be equal by chance.
+
+    Chance is small for at least 16 samples whose predictions have at least 1,000 orders among targets of one class.
+    """
+    if not target.numel():
+        return 0
+    some = -(-POSITIONS * len(target) // target.numel())
+    of_classes = preds.ndim > target.ndim
+    scores, classes = preds[:some].detach().cpu().float(), target[:some].cpu().flatten()
+    scores = (scores.movedim(1, -1) if of_classes else scores).reshape(len(classes), -1)
+    kinds = torch.unique(scores, dim=0, return_inverse=True)[1]
+    totals = torch.unique(classes, return_counts=True)[1]
+    cells = torch.unique(torch.stack((classes.long(), kinds)), dim=1, return_counts=True)[1]
+    orders = (totals + 1).lgamma().sum() - (cells + 1).lgamma().sum()
+    if len(classes) < 16 or orders < math.log(ORDERS):
+        return 0
+    shapes = list(preds.shape), list(target.shape)
+    return digest(f"{shapes} {classes.int().tolist()} {scores.contiguous().numpy().tobytes().hex()}")
 
 
 def over_processes(
