@@ -30,6 +30,7 @@ from imbtorch.intervals.intervals import (
 from imbtorch.measures.named import Measured, measure_of_counts, measure_text, measures_of_counts
 from imbtorch.measures.traits import direction_of
 from imbtorch.tables import html_table, wrapped
+from imbtorch.ties import ROUNDING
 from imbtorch.waiting import announced
 
 SCORE_MEASURES = ("auc", "average_precision")
@@ -295,7 +296,7 @@ def paired_compare(
         preds_a: ``[N, ...]`` class indices predicted by model a, or ``[N]`` scores.
         preds_b: ``[N, ...]`` class indices predicted by model b, or ``[N]`` scores.
         target: ``[N, ...]`` class indices; ``[N]`` of 0 and 1 for scores.
-        num_classes: number of classes K; left out for scores.
+        num_classes: number of classes K, by default the largest index plus one; left out for scores.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, or True if it has none.
         draws: number of draws.
         level: nominal coverage of the interval of the difference, in (0, 1).
@@ -335,8 +336,6 @@ def paired_compare(
         if unused:
             raise ValueError(f"{unused[0]} must be left out for {measure!r}, which compares scores of class 1")
         return _of_scores(measure, preds_a, preds_b, target, draws, level, generator)
-    if num_classes is None:
-        raise ValueError("num_classes must be the number of classes")
     outcomes = checked_outcomes({"preds_a": preds_a, "preds_b": preds_b}, target, num_classes, cluster)
     called = measure_of_counts(measure, outcomes.classes)
     better = direction_of(called, higher_is_better)
@@ -432,7 +431,8 @@ def _of_scores(
     else:
         interval = compare_average_precisions(*found, draws, level, generator)
         assert interval.draws is not None
-        chance = (interval.draws > 0).double().mean() + (interval.draws == 0).double().mean() / 2
+        tied = interval.draws.abs() < ROUNDING
+        chance = ((interval.draws > 0) & ~tied).double().mean() + tied.double().mean() / 2
     return Comparison(interval, chance, measure)
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
+from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import evaluated, ratio
 from imbtorch.intervals.draws import chunks, gammas, pooled_recall, student_quantile, worth_of_hits
@@ -147,6 +148,7 @@ def over_runs(
     outcomes = _outcomes(runs, target, cluster, num_classes)
     called = measure_of_counts(measure, outcomes.classes)
     values = evaluated(called, outcomes.counted())
+    _warn_of_equal_seeds(outcomes, {name: len(some) for name, some in runs.items()})
     sizes = chunks(draws, max(len(values) * outcomes.classes**2, len(outcomes.times)), values.device)
     seeds = [len(some) for some in runs.values()]
     if cluster is not None:
@@ -174,6 +176,18 @@ def _outcomes(
             raise ValueError(f"runs[{name!r}] must hold the predictions of at least two seeds, got {len(some)}")
     preds = {f"runs[{name!r}][{index}]": each for name, some in runs.items() for index, each in enumerate(some)}
     return checked_outcomes(preds, target, num_classes, cluster)
+
+
+def _warn_of_equal_seeds(outcomes: JointOutcomes, seeds: Mapping[str, int]) -> None:
+    """Warn of models whose seeds all predict the same, unless they are perfect or predict one class."""
+    parts: Any = outcomes.preds.split(list(seeds.values()))  # type: ignore[no-untyped-call]
+    for (name, number), preds in zip(seeds.items(), parts, strict=True):
+        differs = bool((preds[0] != outcomes.target).any()) and len(preds[0].unique()) > 1
+        if differs and bool((preds == preds[0]).all()):
+            warn_caller(
+                f"over_runs: all {number} seeds of {name!r} predict the same for every sample, so they seem to be one "
+                "model; pass the predictions of models that were trained with different seeds"
+            )
 
 
 def _draw(outcomes: JointOutcomes, seeds: list[int], size: int, generator: torch.Generator | None) -> Tensor:

@@ -30,7 +30,8 @@ def check_tensor(name: str, value: object) -> None:
         elif isinstance(value, (list, tuple)) and any(isinstance(each, str) for each in value):
             remedy = "; imbtorch.report(preds=..., target=...) takes names of classes"
         elif isinstance(value, (list, tuple)) and any(isinstance(each, Tensor) for each in value):
-            remedy = f"; use torch.stack({name})"
+            joined = "stack" if len({each.shape for each in value if isinstance(each, Tensor)}) == 1 else "cat"
+            remedy = f"; use torch.{joined}({name})"
         elif callable(value):
             remedy = "; check the order of the arguments"
         raise TypeError(f"{name} must be a torch.Tensor, got {got}{remedy}")

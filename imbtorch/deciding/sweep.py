@@ -352,9 +352,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         """Warn if scores of both classes lie beyond an outermost edge, where the histogram cannot tell them apart."""
         if self._histogram.grid.name != DEFAULT or not self._may_warn("crowded"):
             return
-        differ = (
-            len(set(self._lowest)) > 1
-        )  # probabilities of 0 and 1, and those that float32 rounds to them, are equal
+        differ = len(set(self._lowest)) > 1  # of 0, and of what float32 rounds to it, all are equal
         ends = histogram[..., [0, -1]].reshape(-1, 2, 2) if self.logits else histogram[..., :1].reshape(-1, 2, 1)
         mixed = ends.bool().all(1, keepdim=True) & (self.logits or differ)
         if bool(mixed.any()):

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import get_args, overload
+from typing import NoReturn, get_args, overload
 
 import torch
 from torch import Tensor
@@ -78,6 +78,11 @@ class Interval:
     draws: Tensor | None = field(default=None, repr=False)
     bias: Tensor | None = None
     measure: str = ""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise AttributeError, with the remedy for ``value``."""
+        meant = "; its value is `estimate`" if name == "value" else ""
+        raise AttributeError(f"an Interval has no attribute {name!r}{meant}")
 
     def __str__(self) -> str:
         """Return text such as ``iam 0.133 [-0.311, 0.540] (95% posterior)``, a line for each value."""

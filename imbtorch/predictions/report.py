@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from imbtorch.choosing.comparisons import histogram_of_ranks
+from imbtorch.compat import warn_caller
 from imbtorch.counting.logits import against_the_rest, of_class_one
 from imbtorch.counts import rescaled_rows
 from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
@@ -17,6 +18,7 @@ from imbtorch.deciding.curves import area, area_interval, average_precision, ave
 from imbtorch.deciding.sweep import ThresholdSweep
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import Measured
+from imbtorch.measures.traits import by_any_name, needs_matrix
 from imbtorch.metrics.base import UNSURE
 from imbtorch.metrics.rows import Row, shown
 from imbtorch.predictions.columns import (
@@ -33,6 +35,8 @@ from imbtorch.reports.report import ImbalanceReport
 from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import first_names
 
+LARGE = 25_000_000  # cells of a matrix from which margins are counted if they are enough: 0.2 GB
+LOW, ENOUGH = 0.3, 10  # area below which scores may be reversed, with so many positives
 AREAS = {"auc": (area, area_interval), "average_precision": (average_precision, average_precision_interval)}
 
 
@@ -135,6 +139,7 @@ def report(
         clusters=True if cluster is not None else None,
         prevalence=keyed_by_name(prevalence),
         weighted=weight is not None,
+        state=_layout(read, measures, own, cluster, prevalence),
     )
     if read.scored:
         _check_rule(rule, prior, read, weight, prevalence)
@@ -150,6 +155,18 @@ def report(
     elif rule is not None:
         rows |= _thresholds(read, rule, counted.prevalence, logits, extra)
     return with_values(result, rows)
+
+
+def _layout(
+    read: Samples, measures: Any, intervals: bool | Sequence[str], cluster: Any, prevalence: Any
+) -> Literal["matrix", "margins"]:
+    """Return margins for so many classes that their matrix is large, if nothing asked for needs its cells."""
+    if read.task != "multiclass" or len(read.names) ** 2 <= LARGE or intervals or cluster is not None:
+        return "matrix"
+    given = measures.values() if isinstance(measures, Mapping) else measures or ()
+    known = [by_any_name().get(each) if isinstance(each, str) else each for each in given]
+    cells = prevalence is not None or any(each is None or needs_matrix(each) for each in known)
+    return "matrix" if cells else "margins"
 
 
 def _check_order(read: Samples, prevalence: Any) -> None:
@@ -222,7 +239,7 @@ def _areas(
     one = torch.ones(len(scores), dtype=torch.float64) if weight is None else weight
     found: dict[str, dict[Row, Tensor]] = {measure: {} for measure in AREAS}
     bounds: dict[Row, Tensor] = {}
-    whole = []  # whether there are samples of both classes
+    whole, positives = [], []  # whether there are samples of both classes
     for at in range(scores.shape[1]):  # one at a time: a histogram has a cell for each sample
         positive = read.target[:, at] if read.task == "multilabel" else read.target == at + binary
         different, place = torch.unique(scores[:, at], return_inverse=True)
@@ -231,17 +248,33 @@ def _areas(
         if shares is not None:
             rates = rescaled_rows(histogram, torch.tensor([1 - shares[at], shares[at]], dtype=torch.float64))
         whole.append(bool(histogram.sum(-1).all()))
+        positives.append(int(positive.sum()))
         for measure, (value, interval) in AREAS.items():
             row = Row(measure, True) if binary else Row(measure, True, "class", read.names[at])
             found[measure][row] = value(rates)
             if row.name in bounded and whole[-1]:
                 bounds |= _ends(row, interval(histogram))
+    _warn_if_reversed(found["auc"], positives)
     if not binary:
         for measure, areas in found.items():
             of_whole = torch.where(torch.tensor(whole), torch.stack(list(areas.values())), torch.nan)
             areas[Row(measure, True)] = of_whole.nanmean()
     rows = {row: value for areas in found.values() for row, value in areas.items()}
     return dict(zip(rows, shown(list(rows.values())), strict=True)) | bounds
+
+
+def _warn_if_reversed(areas: Mapping[Row, Tensor], positives: Sequence[int]) -> None:
+    """Warn of areas that chance hardly makes so low."""
+    low = [
+        f"{row.name} {value.item():.3f}"
+        for (row, value), number in zip(areas.items(), positives, strict=True)
+        if number >= ENOUGH and value < LOW
+    ]
+    if low:
+        warn_caller(
+            f"report: {first_names(low)}, so the scores may be those of the other class; pass the scores of the "
+            "positive class, such as 1 - preds of probabilities"
+        )
 
 
 def _ranked(read: Samples, logits: bool) -> Tensor:

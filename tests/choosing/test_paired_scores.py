@@ -95,7 +95,6 @@ def test_equal_scores_do_not_differ():
         ({"totals": "fixed"}, ValueError, "totals must be left out for 'auc'"),
         ({"higher_is_better": False}, ValueError, "higher_is_better must be left out for 'auc'"),
         ({"num_classes": 3}, ValueError, "num_classes must be left out for 'auc'"),
-        ({"measure": "recall"}, ValueError, "num_classes must be the number of classes"),
     ],
 )
 def test_scores_that_cannot_be_compared(change, error, text):
@@ -103,3 +102,21 @@ def test_scores_that_cannot_be_compared(change, error, text):
     arguments = {"measure": "auc", "preds_a": scores, "preds_b": scores, "target": torch.tensor([0, 1, 1])}
     with pytest.raises(error, match=text):
         paired_compare(**(arguments | change))
+
+
+def test_perfect_models_are_equal():
+    """Averages of precisions of 1 differ by rounding."""
+    target = torch.tensor([0] * 30 + [1] * 7)
+    scores = torch.arange(37.0)
+    generator = torch.Generator().manual_seed(0)
+    found = paired_compare("average_precision", scores, scores.sqrt(), target, draws=2000, generator=generator)
+    assert found.probability.item() == 0.5
+
+
+def test_the_number_of_classes_is_inferred():
+    target, preds = torch.tensor([0, 1, 2, 1] * 10), torch.tensor([0, 1, 1, 1, 0] * 8)
+    found, expected = (
+        paired_compare("f1", preds, target, target, *given, generator=torch.Generator().manual_seed(0))
+        for given in ((), (3,))
+    )
+    assert torch.equal(found.difference.low, expected.difference.low)

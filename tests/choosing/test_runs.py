@@ -1,6 +1,7 @@
 """Means over seeds: values against scikit-learn, intervals against what is known of their parts."""
 
 import math
+import warnings
 from functools import partial
 
 import numpy as np
@@ -46,6 +47,7 @@ def test_values_means_and_differences_are_those_of_the_seeds(measure, oracle):
     assert found.differences["good", "poor"].estimate.item() == pytest.approx(expected)
 
 
+@pytest.mark.filterwarnings("ignore:over_runs. all 8 seeds")
 def test_equal_seeds_leave_the_noise_of_the_samples():
     """The interval is then that of one seed, whatever their number; its normal quantile is that of a large test set."""
     target, (preds, *_) = drawn(samples=4000)
@@ -210,3 +212,19 @@ def test_input_that_cannot_be_compared(change, error, text):
     arguments = {"runs": {"a": [torch.tensor([0, 1])] * 2}, "target": torch.tensor([0, 1]), "measure": "accuracy"}
     with pytest.raises(error, match=text):
         over_runs(**(arguments | change))
+
+
+def test_seeds_that_predict_the_same_are_told():
+    target, preds = drawn()
+    for runs, told in (
+        ({"net": [preds[0]] * 5, "other": preds}, True),
+        ({"net": [*[preds[0]] * 4, preds[1]]}, False),
+        ({"perfect": [target] * 5}, False),
+        ({"collapsed": [torch.zeros_like(target)] * 5}, False),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            over_runs(runs, target, "accuracy", draws=50, generator=seeded())
+        texts = [str(each.message) for each in caught]
+        assert len(texts) == told
+        assert all("over_runs: all 5 seeds of 'net' predict the same for every sample" in text for text in texts)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -186,3 +187,17 @@ def test_all_processes_choose_alike_where_only_one_counts_on():
         sweep.update(scores[some], target[some])
     sweep.compute()
     assert one[3] == rule_of(sweep) != one[2]
+
+
+def test_a_sweep_of_areas_does_not_tell_of_its_rule_in_a_test():
+    sweep = ThresholdSweep("f1", also=("auc",))
+    scores, target = torch.linspace(0, 1, 40), torch.arange(40) % 3 == 0
+    sweep.update(scores, target)
+    sweep.compute()
+    chosen = sweep.rule.threshold.item()
+    sweep.decides = False
+    sweep.update(scores, target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sweep.compute()
+    assert sweep.rule.threshold.item() == chosen
