@@ -156,14 +156,11 @@ class SyncedMetric(Metric):
     ) -> bool:
         """Compare the settings of several processes, once for each process group (a collective step).
 
-        The largest digest and the largest negative digest are opposite numbers only if all digests are equal.
-
-        Returns:
-            True if all processes had the same first batch; warn of it behind the next collective step.
+        Return whether all had the same first batch, of which to warn behind the next collective step. The largest
+        digest and the largest negative digest are opposite numbers only if all digests are equal.
 
         Raises:
-            RuntimeError: on all processes, if their settings differ, or if the process group has no backend for the
-                device of a state.
+            RuntimeError: on all processes, if their settings differ or there is no backend for the device of a state.
         """
         initialized = torch.distributed.is_available() and torch.distributed.is_initialized()
         group = process_group or (torch.distributed.group.WORLD if initialized else None)
@@ -547,8 +544,6 @@ class SummedState(SyncedMetric):
     ) -> None:
         """Replace this process's counts by the sum over all processes.
 
-        The first sync in a process group compares the settings of its processes before.
-
         Args:
             dist_sync_fn: function that gathers a tensor from all processes, called as ``fn(tensor, group=...)``; by
                 default one ``all_reduce`` sums without gathering.
@@ -576,11 +571,7 @@ class SummedState(SyncedMetric):
     def _summed(
         self, state: Tensor, dist_sync_fn: Callable[..., list[Tensor]] | None, process_group: Any | None
     ) -> Tensor:
-        """Return the sum of a tensor over all processes, as a new tensor.
-
-        Raises:
-            RuntimeError: on all processes, if their settings differ.
-        """
+        """Return the sum of a tensor over all processes, as a new tensor; raise if their settings differ."""
         group = process_group or self.process_group
         same = self._check_first_sync(state.device, dist_sync_fn, group)
         total = over_processes(state, dist_sync_fn, group)
