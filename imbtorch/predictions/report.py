@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.choosing.comparisons import histogram_of_ranks
+from imbtorch.choosing.paired_scores import histogram_of_ranks
 from imbtorch.counting.logits import against_the_rest, of_class_one
 from imbtorch.counts import rescaled_rows
 from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
