@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -26,7 +28,7 @@ def compare_scores(
     generator: torch.Generator | None,
 ) -> tuple[Interval, Tensor]:
     """Compare the scores of two models; return the interval of a minus b, and the probability that a is better."""
-    places, positive, sizes = of_scores(preds_a, preds_b, target)
+    places, positive, sizes = ranks({"preds_a": preds_a, "preds_b": preds_b}, target)
     if cluster is not None:
         ids = spread("cluster", checked_ids(cluster), target, target)
         interval = compare_clusters(measure, places, positive, sizes, ids, level)
@@ -40,18 +42,19 @@ def compare_scores(
     return interval, torch.special.ndtr(ratio(interval.estimate, half))
 
 
-def of_scores(preds_a: Tensor, preds_b: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Check the scores of two models, and return their bins and the targets.
+def ranks(preds: Mapping[str, Tensor], target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Check scores of R models for class 1, and return their ranks and the targets.
 
     Returns:
-        ``[2, N]`` index of each sample's score among the different scores of a model, ``[N]`` targets as bools, and the
-        number of different scores of each model ``[2]``.
+        ``[R, N]`` index of each sample's score among the different scores of a model, ``[N]`` targets as bools, and the
+        number of different scores of each model ``[R]``.
 
     Raises:
         ValueError: for shapes that differ, NaN scores, targets other than 0 and 1, and targets of one class.
         TypeError: for scores that are not floating, and targets that are not integers or bools.
     """
-    for name, scores in (("preds_a", preds_a), ("preds_b", preds_b)):
+    check_tensor("target", target)
+    for name, scores in preds.items():
         check_tensor(name, scores)
         if not scores.is_floating_point():
             raise TypeError(f"{name} must hold scores for 'auc' and 'average_precision', got {scores.dtype}")
@@ -59,13 +62,12 @@ def of_scores(preds_a: Tensor, preds_b: Tensor, target: Tensor) -> tuple[Tensor,
             raise ValueError(f"{name} and target must be [N], got {list(scores.shape)} and {list(target.shape)}")
         if bool(scores.isnan().any()):
             raise ValueError(f"{name} holds NaN in row {int(scores.isnan().int().argmax())}")
-    check_tensor("target", target)
     if target.is_floating_point():
         raise TypeError(f"target must hold 0 and 1, got {target.dtype}; use target.long()")
     positive = target == 1
     if not bool((positive | (target == 0)).all()) or not 0 < int(positive.sum()) < len(target):
         raise ValueError("target must hold 0 and 1, and samples of both")
-    found = [torch.unique(scores, return_inverse=True) for scores in (preds_a, preds_b)]
+    found = [torch.unique(scores, return_inverse=True) for scores in preds.values()]
     return torch.stack([place for _, place in found]), positive, torch.tensor([len(each) for each, _ in found])
 
 
