@@ -220,6 +220,38 @@ def coverage(cells: Sequence[Cell]) -> str:
     return table(["scores", "method", "cells", "mean, least", "below .95", "population: mean, least"], rows)
 
 
+def failures(cells: Sequence[Cell]) -> str:
+    """Return where criteria 2 and 6 fail, and the gain over two strata, by kind of pool."""
+    rows = []
+    for name, classes, real in (
+        ("2, generated", "2", False),
+        ("2, real", "2", True),
+        ("3, generated", "3", False),
+        ("3, real", "3", True),
+    ):
+        some = [cell for cell in cells if cell.classes == classes and cell.real == real]
+        row = [name, str(len(some))]
+        for method in (SCORES, TWO):
+            lower = sum(cell(UNIFORM, "coverage") - cell(method, "coverage") > BELOW + 1e-9 for cell in some)
+            least = min(cell(method, "coverage") for cell in some)
+            row.append(f"{lower} ({least:.3f}), {sum(cell.shown(method) > WORSE for cell in some)}")
+        for measure in (F1, IAM):
+            gained = middle(cell.gain(SCORES, TWO) for cell in some if cell.there and cell.measure in measure)
+            row += [f"{gained:.2f}"]
+        rows.append(row)
+    head = ["classes, pools", "cells", f"{SCORES}: fail 2 (least coverage), 6", f"{TWO}: the same"]
+    return table([*head, "F1: gain over two strata", "IAM: the same"], rows)
+
+
+def widths(cells: Sequence[Cell]) -> str:
+    """Return the median ratio of widths by measure."""
+    rows = []
+    for method in (SCORES, TWO):
+        some = [[cell.width(method) for cell in cells if cell.there and cell.measure == measure] for measure in SHOWN]
+        rows.append([method, *(f"{statistics.median(each):.2f}" for each in some)])
+    return table(["method", *SHOWN.values()], rows)
+
+
 def by_positives(cell: Cell) -> str | None:
     """Name the share of positives and the budget of useful generated cells."""
     if cell.real or cell.scores == "noise":
@@ -250,6 +282,10 @@ def tables(folder: Path) -> str:
         gains(cells, "positives, labels", by_positives),
         "### The same by number of classes (at most 3% positives, useful scores)",
         gains(there, "classes", lambda cell: cell.classes),
+        "### Where criteria 2 and 6 fail (added when the results were known)",
+        failures(cells),
+        "### Median width divided by uniform's, by measure (criterion 3; added when the results were known)",
+        widths(cells),
         "### Coverage of 95% intervals",
         coverage(cells),
         lacking,
