@@ -299,7 +299,6 @@ REFUSED = [
     "rule takes neither weight nor prevalence for several classes",
     "sure= needs independent samples",
     "has no argument 'weighted'",
-    "has no comparison of clusters",
     "must be left out for '(auc|average_precision)'",
 ]
 

@@ -96,7 +96,7 @@ def interval_texts(interval: Interval) -> list[str]:
     lines = []
     for value, low, high, off in zip(*parts, strict=True):
         about = f"; on average {abs(off):.2f} too {'high' if off > 0 else 'low'}" if abs(off) >= TOLD else ""
-        lines.append(f"{value:.3f} [{low:.3f}, {high:.3f}] ({100 * interval.level:g}% {interval.method}{about})")
+        lines.append(f"{value:.3f} [{low:.3f}, {high:.3f}] ({100 * interval.level:.4g}% {interval.method}{about})")
     return lines
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from imbtorch.choosing.comparisons import histogram_of_ranks
+from imbtorch.choosing.paired_scores import histogram_of_ranks
 from imbtorch.compat import warn_caller
 from imbtorch.counting.logits import against_the_rest, of_class_one
 from imbtorch.counts import rescaled_rows
