@@ -38,7 +38,7 @@ ROOMS = {
     "metrics.base": "MetricArguments TorchmetricsArguments",
     "metrics.catalogue": "",
     "metrics.single": "METRICS",
-    "metrics.state": "check_cell",
+    "metrics.state": "check_cell fingerprint",
     "papers.dominance": "equal_area_gmean feasible greatest_gmean greatest_value largest_trapezium space_points",
     "plots.curves": ("least_precision precision_recall_isometrics precision_recall_points roc_isometrics roc_points"),
     "plots.style": "probability",

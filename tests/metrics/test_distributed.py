@@ -14,7 +14,7 @@ import pytest
 import torch
 from processes import counted_collectives, launch
 from report_cases import directed
-from rooms import counter_of, state_of
+from rooms import counter_of, fingerprint, state_of
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix
 from torch.utils.data import DataLoader, IterableDataset, SequentialSampler, TensorDataset
 from torchmetrics import MetricCollection
@@ -23,7 +23,6 @@ from versions import needs_simulated_device
 
 import imbtorch
 from imbtorch import Accuracy, ExactBatchSampler, ImbalanceReport, LogitAdjustmentSweep, ThresholdSweep
-from imbtorch.metrics.state import fingerprint
 
 WORLDS = (1, 2, 3)
 
