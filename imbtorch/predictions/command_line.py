@@ -324,8 +324,10 @@ def _of_predictions(options: argparse.Namespace) -> _Compared:
 def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespace) -> _Compared:
     """Compare two results without rows, as independent samples."""
     first, second = (result.signature.split(" | ")[1] for result in (old, new))
-    if first != second or list(old.table()["class"]) != list(new.table()["class"]):
-        raise ValueError(f"both files must be of the same classes, got {first} and {second}")
+    of_old, of_new = (list(result.table()["class"]) for result in (old, new))
+    if first != second or of_old != of_new:
+        got = f"{first}: {first_names(of_old)}; and {second}: {first_names(of_new)}"
+        raise ValueError(f"both files must be of the same classes in the same order, got {got}")
     if any("weighted" in result.signature for result in (old, new)):
         raise ValueError("weighted counts have no intervals, so they cannot be compared")
     if any("prevalence" in result.signature for result in (old, new)):
@@ -333,7 +335,7 @@ def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespac
     if any(map(depends_on_clusters, (old, new))):
         raise ValueError(
             "compare treats samples as independent, but these files count clusters; compare the predictions of both "
-            "models by imbtorch.paired_compare(..., cluster=)"
+            "models by imbtorch.statistics.paired_compare(..., cluster=)"
         )
     task, names = first.partition(",")[0], list(old.table()["class"])
     if task == "multilabel":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from imbtorch.choosing.comparisons import histogram_of_ranks
+from imbtorch.choosing.paired_scores import histogram_of_ranks
+from imbtorch.compat import warn_caller
 from imbtorch.counting.logits import against_the_rest, of_class_one
 from imbtorch.counts import rescaled_rows
 from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
@@ -17,6 +18,8 @@ from imbtorch.deciding.curves import area, area_interval, average_precision, ave
 from imbtorch.deciding.sweep import ThresholdSweep
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import Measured
+from imbtorch.measures.traits import by_any_name, needs_matrix
+from imbtorch.metrics.base import UNSURE
 from imbtorch.metrics.rows import Row, shown
 from imbtorch.predictions.columns import (
     Samples,
@@ -32,6 +35,8 @@ from imbtorch.reports.report import ImbalanceReport
 from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import first_names
 
+LARGE = 25_000_000  # cells of a matrix from which margins are counted if they are enough: 0.2 GB
+LOW, ENOUGH = 0.3, 10  # area below which scores may be reversed, with so many positives
 AREAS = {"auc": (area, area_interval), "average_precision": (average_precision, average_precision_interval)}
 
 
@@ -64,8 +69,9 @@ def report(
 
     **The rule.** ``rule`` names the measure for which a decision rule is chosen on the same samples: with two classes
     or labels the threshold of a :class:`ThresholdSweep`, with several classes the tau of a
-    :class:`LogitAdjustmentSweep`. ``table()["rule"][rule]`` holds it, the values of the measure without and with it
-    (``plain`` and ``chosen``), and the gain to expect on new samples, corrected for the choice.
+    :class:`LogitAdjustmentSweep`. ``table()["rule"][rule]`` holds it (of logits also as ``log_odds``), the values of
+    the measure without and with it (``plain`` and ``chosen``), and the gain to expect on new samples, corrected for the
+    choice.
 
     Args:
         preds: predicted classes ``[N]``; or scores: ``[N]`` of class 1, True or ``positive``, ``[N, K]`` in the order
@@ -76,8 +82,8 @@ def report(
             classes are the integers 0 to K - 1 or booleans, their names, in this order; of labels their names.
         positive: positive one of two classes.
         logits: whether scores are logits rather than probabilities; never guessed.
-        cluster: id of the cluster of each sample, such as its patient, ``[N]``. Intervals then resample clusters, but
-            for AUC and average precision, which get none.
+        cluster: id of the cluster of each sample, such as its patient, ``[N]``. Intervals and the rule then resample
+            clusters, but AUC and average precision have no intervals.
         weight: weight of each sample, ``[N]``; weighted values have no intervals.
         prevalence: class shares of the population for which values are computed, by class or in the order of the
             classes (by class if ``positive`` names the first of two, which the report puts last); for labels the share
@@ -121,7 +127,7 @@ def report(
     if weight is not None:
         extra["weight"] = read_weights(weight, len(read.target))
     _check_order(read, prevalence)
-    own, of_areas = _split(intervals, read, prevalence)
+    own, of_areas = _split(intervals, read, prevalence, extra)
     counted = ImbalanceReport(
         read.task,
         class_names=read.names,
@@ -131,6 +137,7 @@ def report(
         clusters=True if cluster is not None else None,
         prevalence=keyed_by_name(prevalence),
         weighted=weight is not None,
+        state=_layout(read, measures, own, cluster, prevalence),
     )
     if read.scored:
         _check_rule(rule, prior, read, weight, prevalence)
@@ -140,12 +147,24 @@ def report(
     result = counted.result()
     if not read.scored:
         return result
-    rows = _areas(read, logits, counted.prevalence, extra.get("weight"), () if extra else of_areas)
+    rows = _areas(read, logits, counted.prevalence, extra.get("weight"), of_areas)
     if rule is not None and read.task == "multiclass":
         rows |= _adjusted(read, rule, prior, logits, extra)
     elif rule is not None:
-        rows |= _thresholds(read, rule, counted.prevalence, logits, extra.get("weight"))
+        rows |= _thresholds(read, rule, counted.prevalence, logits, extra)
     return with_values(result, rows)
+
+
+def _layout(
+    read: Samples, measures: Any, intervals: bool | Sequence[str], cluster: Any, prevalence: Any
+) -> Literal["matrix", "margins"]:
+    """Return margins for so many classes that their matrix is large, if nothing asked for needs its cells."""
+    if read.task != "multiclass" or len(read.names) ** 2 <= LARGE or intervals or cluster is not None:
+        return "matrix"
+    given = measures.values() if isinstance(measures, Mapping) else measures or ()
+    known = [by_any_name().get(each) if isinstance(each, str) else each for each in given]
+    cells = prevalence is not None or any(each is None or needs_matrix(each) for each in known)
+    return "matrix" if cells else "margins"
 
 
 def _check_order(read: Samples, prevalence: Any) -> None:
@@ -159,13 +178,20 @@ def _check_order(read: Samples, prevalence: Any) -> None:
 
 
 def _split(
-    intervals: bool | Sequence[str], read: Samples, prevalence: Any
+    intervals: bool | Sequence[str], read: Samples, prevalence: Any, extra: Mapping[str, Tensor]
 ) -> tuple[bool | Sequence[str], Sequence[str]]:
     """Return the names of values with intervals of the report, and those of areas under curves."""
     bounded = list(AREAS) if prevalence is None else ["auc"]  # average precision has none at another prevalence
     if isinstance(intervals, (bool, str)) or not read.scored:
-        return intervals, bounded if intervals is True else ()
+        return intervals, bounded if intervals is True and not extra else ()
     of_areas = [name for name in intervals if name.partition("/")[0] in AREAS]
+    if of_areas and extra:
+        raise ValueError(
+            UNSURE
+            if "weight" in extra
+            else f"intervals contains {of_areas[0]!r}, but areas have no intervals with cluster=; a "
+            "ThresholdSweep(..., clusters=True) has them, sweep.interval('auc')"
+        )
     known = bounded if read.task == "binary" else [f"{area}/{name}" for area in bounded for name in read.names]
     for name in of_areas:
         if name not in known:
@@ -211,7 +237,7 @@ def _areas(
     one = torch.ones(len(scores), dtype=torch.float64) if weight is None else weight
     found: dict[str, dict[Row, Tensor]] = {measure: {} for measure in AREAS}
     bounds: dict[Row, Tensor] = {}
-    whole = []  # whether there are samples of both classes
+    whole, positives = [], []  # whether there are samples of both classes
     for at in range(scores.shape[1]):  # one at a time: a histogram has a cell for each sample
         positive = read.target[:, at] if read.task == "multilabel" else read.target == at + binary
         different, place = torch.unique(scores[:, at], return_inverse=True)
@@ -220,17 +246,33 @@ def _areas(
         if shares is not None:
             rates = rescaled_rows(histogram, torch.tensor([1 - shares[at], shares[at]], dtype=torch.float64))
         whole.append(bool(histogram.sum(-1).all()))
+        positives.append(int(positive.sum()))
         for measure, (value, interval) in AREAS.items():
             row = Row(measure, True) if binary else Row(measure, True, "class", read.names[at])
             found[measure][row] = value(rates)
             if row.name in bounded and whole[-1]:
                 bounds |= _ends(row, interval(histogram))
+    _warn_if_reversed(found["auc"], positives)
     if not binary:
         for measure, areas in found.items():
             of_whole = torch.where(torch.tensor(whole), torch.stack(list(areas.values())), torch.nan)
             areas[Row(measure, True)] = of_whole.nanmean()
     rows = {row: value for areas in found.values() for row, value in areas.items()}
     return dict(zip(rows, shown(list(rows.values())), strict=True)) | bounds
+
+
+def _warn_if_reversed(areas: Mapping[Row, Tensor], positives: Sequence[int]) -> None:
+    """Warn of areas that chance hardly makes so low."""
+    low = [
+        f"{row.name} {value.item():.3f}"
+        for (row, value), number in zip(areas.items(), positives, strict=True)
+        if number >= ENOUGH and value < LOW
+    ]
+    if low:
+        warn_caller(
+            f"report: {first_names(low)}, so the scores may be those of the other class; pass the scores of the "
+            "positive class, such as 1 - preds of probabilities"
+        )
 
 
 def _ranked(read: Samples, logits: bool) -> Tensor:
@@ -267,25 +309,25 @@ def _chosen(
 
 
 def _thresholds(
-    read: Samples, rule: str, prevalence: Sequence[float] | None, logits: bool, weight: Tensor | None
+    read: Samples, rule: str, prevalence: Sequence[float] | None, logits: bool, extra: Mapping[str, Tensor]
 ) -> dict[Row, Tensor]:
     """Return the rows of the threshold of two classes, or of each label."""
-    labels: dict[str, Any] = {"num_labels": len(read.names), "class_names": read.names}
-    labels = {} if read.task == "binary" else labels
-    counted = ThresholdSweep(
-        rule, task=read.task, prevalence=prevalence, logits=logits, weighted=weight is not None, **labels
-    )
-    counted.update(read.preds, read.target, **({} if weight is None else {"weight": weight}))
+    options: dict[str, Any] = {"weighted": "weight" in extra, "clusters": "cluster" in extra}
+    options |= {} if read.task == "binary" else {"num_labels": len(read.names), "class_names": read.names}
+    counted = ThresholdSweep(rule, task=read.task, prevalence=prevalence, logits=logits, **options)
+    counted.update(read.preds, read.target, **extra)
     sweep = counted.result()
     thresholds, values = sweep.curve()
     plain = values[..., int((thresholds - 0.5).abs().argmin())].reshape(-1).tolist()
-    interval = None if weight is not None else sweep.gain(generator=torch.Generator().manual_seed(0))
+    interval = None if "weight" in extra else sweep.gain(generator=torch.Generator().manual_seed(0))
     found: dict[Row, Tensor] = {}
     chosen, at_it = ([row for row in sweep.rows if row.measure == each] for each in ("threshold", "value"))
     for place, (number, value) in enumerate(zip(chosen, at_it, strict=True)):
         of = rule if read.task == "binary" else f"{rule}/{number.of}"
         numbers = (sweep.rows[number].item(), plain[place], sweep.rows[value].item())
         found |= _chosen("threshold", of, value.better, numbers, interval, place)
+        if logits:
+            found[Row("log_odds", None, "rule", of)] = sweep.log_odds.reshape(-1)[place]
     return found
 
 
