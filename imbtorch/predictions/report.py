@@ -70,8 +70,7 @@ def report(
     **The rule.** ``rule`` names the measure for which a decision rule is chosen on the same samples: with two classes
     or labels the threshold of a :class:`ThresholdSweep`, with several classes the tau of a
     :class:`LogitAdjustmentSweep`. ``table()["rule"][rule]`` holds it (of logits also as ``log_odds``), the values of
-    the measure without and with it (``plain`` and ``chosen``), and the gain to expect on new samples, corrected for the
-    choice.
+    the measure without and with it (``plain`` and ``chosen``), and the corrected gain to expect on new samples.
 
     Args:
         preds: predicted classes ``[N]``; or scores: ``[N]`` of class 1, True or ``positive``, ``[N, K]`` in the order
