@@ -70,10 +70,7 @@ def report(
     **The rule.** ``rule`` names the measure for which a decision rule is chosen on the same samples: with two classes
     or labels the threshold of a :class:`ThresholdSweep`, with several classes the tau of a
     :class:`LogitAdjustmentSweep`. ``table()["rule"][rule]`` holds it (of logits also as ``log_odds``), the values of
-    the measure without and with it (``plain`` and ``chosen``), and the gain to expect on new samples, corrected for the
-    choice.
-
-    Rows are counted from 0 in errors.
+    the measure without and with it (``plain`` and ``chosen``), and the corrected gain to expect on new samples.
 
     Args:
         preds: predicted classes ``[N]``; or scores: ``[N]`` of class 1, True or ``positive``, ``[N, K]`` in the order
@@ -102,7 +99,7 @@ def report(
     Raises:
         ValueError: for lengths that differ, missing values, a class that no target has, columns that match no class,
             NaN scores, scores that are no probabilities, and arguments that do not fit each other. The error names row
-            and column.
+            (from 0) and column.
         TypeError: for values that are no classes, and classes of different types.
 
     >>> from imbtorch import report
