@@ -80,4 +80,4 @@ def _result(data: Mapping[str, Any]) -> ReportResult:
     )
     rows = report._settings.read(at)
     stored = {row: value for row, value in rows_of_file(data["values"]).items() if row not in rows}
-    return ReportResult({**rows, **stored}, at, report._settings, data["imbtorch"])
+    return ReportResult({**rows, **stored}, at, report._settings, data["imbtorch"], tuple(data.get("notes", ())))
