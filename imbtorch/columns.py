@@ -140,13 +140,11 @@ def as_array(name: str, given: Any) -> Array:
         return (dense.float() if dense.dtype == bfloat16 else dense).numpy()
     if given is None or isinstance(given, str):
         raise TypeError(f"{name} must hold a value for each sample, got {given!r}; pass the column itself")
+    if isinstance(given, (list, tuple)) and given and isinstance(given[0], str):
+        return np.array(given, dtype=object)  # NumPy would turn numbers among strings into strings
     try:
-        arrow = type(given).__module__.startswith("pyarrow")
-        convert = getattr(given, "to_numpy", None)
-        if convert is None:
-            found: Array = np.asarray(given)
-        else:
-            found = convert(zero_copy_only=False) if arrow else convert()
+        arrow = {"zero_copy_only": False} if type(given).__module__.startswith("pyarrow") else {}
+        found: Array = given.to_numpy(**arrow) if hasattr(given, "to_numpy") else np.asarray(given)
     except ValueError as error:
         raise ValueError(f"{name} must be one column, or rows of equal length: {error}") from error
     if found.ndim == 0:
@@ -155,14 +153,13 @@ def as_array(name: str, given: Any) -> Array:
         masked = np.ma.getmaskarray(given).reshape(len(found), -1).any(1)
         if masked.any():
             raise ValueError(f"{name} has no value in row {int(masked.argmax())} ({int(masked.sum())} are masked)")
-    if found.dtype == object and found.size and found.ndim == 1:
-        kinds = set(map(type, found))
-        if kinds <= {list, tuple, np.ndarray}:
-            return as_array(name, list(map(list, found)))
-        if kinds == {float}:
-            return found.astype(float)
-    if found.dtype.kind == "U" and isinstance(given, (list, tuple)):  # NumPy turns numbers among strings into strings
+    if found.dtype.kind == "U" and isinstance(given, (list, tuple)):
         return np.array(given, dtype=object)
+    if found.dtype == object and found.ndim == 1 and len(found):
+        if isinstance(found[0], (list, tuple, np.ndarray)):
+            return as_array(name, list(map(list, found)))
+        if type(found[0]) is float and set(map(type, found)) == {float}:
+            return found.astype(float)
     return found
 
 
@@ -314,8 +311,9 @@ class Classes:
                     f"{text}is none of class_names ({first_names(self.names)}); add it there, or leave such rows out by "
                     f"ignore={shown!r}"
                 )
+            meant = did_you_mean(shown, self.names) if isinstance(shown, str) else ""
             raise ValueError(
-                f"{text}no target has ({first_names(self.names)}){did_you_mean(str(shown), self.names)}; if it is a "
+                f"{text}no target has ({first_names(self.names)}){meant}; if it is a "
                 "class, name all classes by class_names=[...]"
             )
         return found

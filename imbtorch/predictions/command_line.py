@@ -6,6 +6,7 @@ import argparse
 import io
 import math
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -28,6 +29,10 @@ from imbtorch.version import __version__
 
 NOT_WORSE, WORSE, ERROR, UNDECIDED = 0, 1, 2, 3  # exit codes
 LEVEL = 0.9  # of the interval of a difference: each bound is wrong in 5% of cases
+ARGUMENTS = re.compile(
+    r"\b(?P<name>class_names|positive|task|missing|ignore|scores|preds|threshold|logits|group|frequency|encoding|decimal"
+    r"|head|rule|prior|prevalence|id|by_row|model)=(?P<value>\[\.\.\.\]|'[^']*'|-?\w*)"
+)  # in remedies of errors
 EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
 
 
@@ -54,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code, text = options.run(options)
     except EXPECTED as error:
         text = error.args[0] if isinstance(error, KeyError) and error.args else error
-        print(f"imbtorch {options.command}: error: {text}", file=sys.stderr)
+        print(f"imbtorch {options.command}: error: {ARGUMENTS.sub(_as_option, str(text))}", file=sys.stderr)
         return ERROR
     except KeyboardInterrupt:
         print(f"imbtorch {options.command}: interrupted", file=sys.stderr)
@@ -67,6 +72,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # "| head" has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return int(code)
+
+
+def _as_option(argument: re.Match[str]) -> str:
+    """Return an argument of Python, such as ``missing='drop'``, as an option of the command."""
+    name, value = argument["name"].replace("_", "-"), argument["value"].strip("'")
+    if name == "head":
+        return "--no-head"
+    return f"--{name}" if value in ("", "True", "[...]") else f"--{name} {value}"
 
 
 def _parser() -> argparse.ArgumentParser:

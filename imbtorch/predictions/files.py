@@ -8,8 +8,6 @@ import importlib
 import json
 import os
 import re
-import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -51,7 +49,6 @@ FOREIGN = {
 }
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 HEAD_LINES = 100  # in which the head of a file must end
-SLOW = 2.0  # seconds after which a terminal shows progress
 
 
 def quoted(name: str) -> str:
@@ -108,7 +105,16 @@ class Relation:
         """Yield Arrow batches."""
         arrow = importlib.import_module("pyarrow")
         with self._explained():
-            for part in self._select([*keys, *values]).to_arrow_reader(BATCH):
+            selected = self._select([*keys, *values])
+            if self.decimal == ",":
+                kinds = dict(zip(selected.columns, map(str, selected.types), strict=True))
+                texts = {name for name in values if kinds[name] == "VARCHAR"}
+                cells = [
+                    f"replace({quoted(name)}, ',', '.') AS {quoted(name)}" if name in texts else quoted(name)
+                    for name in kinds
+                ]
+                selected = selected.project(", ".join(cells))
+            for part in selected.to_arrow_reader(BATCH):
                 columns = {}
                 for name in keys:
                     coded = part[name].dictionary_encode()
@@ -123,9 +129,10 @@ class Relation:
 
     def width(self, name: str) -> int | None:
         """Return the number of values in each row of a column of lists."""
-        if not re.search(r"\[\d*\]$", str(self.relation.types[self.names.index(name)])):
+        selected = self._select([name])
+        if not re.search(r"\[\d*\]$", str(selected.types[0])):
             return None
-        first = self.relation.project(f"len({quoted(name)})").limit(1).fetchall()
+        first = selected.project(f"len({quoted(name)})").limit(1).fetchall()
         return int(first[0][0]) if first else None
 
     def where(self, name: str, level: Any) -> Relation:
@@ -244,7 +251,6 @@ class Files(Relation):
         kinds = {reader.kind: path for path, reader in self._readers.items()}
         if len(kinds) > 1:
             raise ValueError(f"files must be of one kind, got {first_names(list(kinds.values()))}; name them by a glob")
-        self.relation = self._select(self.names)
 
     @cached_property
     def names(self) -> list[str]:
@@ -295,6 +301,8 @@ class Files(Relation):
             start = file.read(8)
         if not start:
             raise ValueError(f"{path} is empty; it must have a head and at least one row")
+        if start[:2] in (b"\xff\xfe", b"\xfe\xff") and self._encoding == "utf-8":
+            raise ValueError(f"{path} is not in UTF-8; encoding='utf-16' reads it")
         foreign = next((cause for magic, cause in FOREIGN.items() if start.startswith(magic)), None)
         if foreign is not None:
             raise ValueError(f"{path} is {foreign}")
@@ -313,14 +321,16 @@ class Files(Relation):
         return self._csv(path, lines, found)
 
     def _lines(self, path: str, packed: str) -> list[str]:
-        """Return the first lines of a file of text."""
+        """Return the first lines of a file of text; cells that nobody names may be in another encoding."""
+        utf8 = self._encoding == "utf-8"
         query = (
             f"FROM read_csv([{literal(path)}], auto_detect=false, columns={{'line': 'VARCHAR'}}, delim='\x01', quote='', "
             f"escape='', comment='', header=false, strict_mode=false, compression='{packed}', "
-            f"encoding={literal(self._encoding)}, hive_partitioning=false) LIMIT {HEAD_LINES}"
+            f"encoding={literal('latin-1' if utf8 else self._encoding)}, hive_partitioning=false) LIMIT {HEAD_LINES}"
         )
         with self._explained():
-            return [line or "" for (line,) in self.connection.sql(query).fetchall()]
+            lines = [line or "" for (line,) in self.connection.sql(query).fetchall()]
+        return [line.encode("latin-1").decode("utf-8", "replace") for line in lines] if utf8 else lines
 
     def _json(self, path: str, lines: Sequence[str], packed: str) -> Reader:
         """Read the keys of the first lines of JSON."""
@@ -329,13 +339,9 @@ class Files(Relation):
             try:
                 row = json.loads(line)
             except ValueError as error:
-                raise ValueError(
-                    f"{path}, line {number}: no JSON line: {error}; write an object in each line"
-                ) from None
+                raise ValueError(f"{path}, line {number}: no JSON: {error}; write an object in each line") from None
             if not isinstance(row, dict):
-                raise ValueError(
-                    f'{path}, line {number}: must hold an object such as {{"label": 1}}, not a list or value'
-                )
+                raise ValueError(f'{path}, line {number}: write an object in each line, such as {{"label": 1}}')
             keys |= {key: isinstance(each, list) for key, each in row.items()}
         options = f", format='newline_delimited', compression='{packed}', maximum_object_size=67108864"
         return Reader("json", options, tuple(keys), frozenset(key for key, listed in keys.items() if listed))
@@ -432,29 +438,3 @@ def open_files(
     if not paths:
         raise ValueError("the source is an empty list of paths")
     return Files(paths, wanted, encoding or "utf-8", decimal, head, like)
-
-
-@contextmanager
-def progress(connection: Any) -> Iterator[None]:
-    """Show on a terminal how much of a query is done, once it takes long."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    done = threading.Event()
-
-    def show() -> None:
-        shown = False
-        while not done.wait(SLOW if not shown else 0.5):
-            percent, shown = connection.query_progress(), True
-            if percent >= 0:
-                print(f"\rreading: {percent:.0f}%", end="", file=sys.stderr, flush=True)
-        if shown:
-            print("\r" + " " * 20 + "\r", end="", file=sys.stderr, flush=True)
-
-    thread = threading.Thread(target=show, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()

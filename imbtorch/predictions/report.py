@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from os import PathLike
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from imbtorch.columns import Missing, Rules
@@ -17,10 +20,12 @@ from imbtorch.measures.overall import macro_averaged_absolute_error
 from imbtorch.metrics.rows import Row
 from imbtorch.predictions.samples import Samples, from_arrays, from_source
 from imbtorch.predictions.scores import AREAS, Curves
-from imbtorch.predictions.sources import Source, open_frame
+from imbtorch.predictions.sources import Arrays, Source, open_frame
 from imbtorch.reports.report import ImbalanceReport
 from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import first_names
+
+SLOW = 2.0  # seconds after which, and between which, a terminal shows progress
 
 
 def report(
@@ -130,7 +135,7 @@ def report(
         wanted = [each for each in (target, predicted, *more.values()) if isinstance(each, str)]
         given = from_source(opened(source, wanted, encoding, decimal, head), argument, predicted, target, more)
     marks = tuple(ignore) if isinstance(ignore, (list, tuple, set)) else () if ignore is None else (ignore,)
-    with _watched(given.source):
+    with _reading(given.source):
         samples = Samples(given, Rules(class_names, positive, task, marks, missing), logits)
         return _counted(samples, threshold, prevalence, measures, intervals, rule, prior)
 
@@ -157,14 +162,38 @@ def opened(
     return found
 
 
-def _watched(source: Source) -> Any:
-    """Return a context that shows progress of files on a terminal."""
-    connection = getattr(source, "connection", None)
-    if connection is None:
-        return nullcontext()
-    from imbtorch.predictions.files import progress
+@contextmanager
+def _reading(source: Source) -> Iterator[None]:
+    """Show progress of files, and leave the other cores to the engine, whose threads those of torch would slow down."""
+    if isinstance(source, Arrays):
+        yield
+        return
+    threads, connection = torch.get_num_threads(), getattr(source, "connection", None)
+    torch.set_num_threads(1)
+    try:
+        with nullcontext() if connection is None else progress(connection):
+            yield
+    finally:
+        torch.set_num_threads(threads)
 
-    return progress(connection)
+
+@contextmanager
+def progress(connection: Any) -> Iterator[None]:
+    """Show on a terminal how much of a query of DuckDB is done, once it takes long."""
+    done = threading.Event()
+
+    def show() -> None:
+        while not done.wait(SLOW):
+            sys.stderr.write(f"\rreading: {max(connection.query_progress(), 0):.0f}% ")
+            sys.stderr.flush()
+
+    thread = threading.Thread(target=show, daemon=True)
+    if sys.stderr.isatty():
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def _counted(

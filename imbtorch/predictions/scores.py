@@ -66,7 +66,7 @@ def check_scores(scores: Array, names: Sequence[str], called: str, logits: bool,
     rounded = away[_are_rounded(scores[away], sums[away])] if len(away) else away
     if len(rounded):
         scores = scores.astype(np.float64)
-        scores[rounded] /= sums[rounded, None]
+        scores[rounded] = (scores[rounded] / sums[rounded, None]).round(12)  # equal quotients tie
         sums[rounded] = 1.0
     uneven = np.abs(sums - 1) > UNEVEN
     if uneven.any():

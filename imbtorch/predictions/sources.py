@@ -197,10 +197,13 @@ class Engine:
 
 def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str | None) -> Batch:
     """Return the columns of a grouped table; raise for too many groups, and sums that are no weights."""
+
     def listed(name: str) -> list[Any]:
         return list(table[name].to_list() if hasattr(table[name], "to_list") else table[name].to_pylist())
 
-    columns = {name: column_of(source.called.get(name, f"column {name!r}"), listed(name)) for name in dict.fromkeys(keys)}
+    columns = {
+        name: column_of(source.called.get(name, f"column {name!r}"), listed(name)) for name in dict.fromkeys(keys)
+    }
     times = np.array(listed(ROWS), dtype=np.float64)
     if not len(times):
         raise ValueError("there are no rows, so there is nothing to report")

@@ -99,7 +99,7 @@ def test_labels_are_columns_of_the_same_name(tmp_path, capsys):
     path = write(tmp_path / "labels.csv", **labels, **scores)
     command = ["report", path, "--target", "y_*", "--scores", "p_*", "--measures", "f1"]
     assert command_line.main(command) == 2
-    assert "task='multilabel'" in capsys.readouterr().err
+    assert "--task multilabel" in capsys.readouterr().err
     command += ["--task", "multilabel"]
     assert command_line.main([*command, "--json", str(tmp_path / "labels.json")]) == 0
     expected = sklearn.metrics.f1_score(np.eye(3)[TARGET], SCORES > 0.5, average="macro")
@@ -160,7 +160,7 @@ def test_rows_are_paired_by_id_or_in_equal_order(old, tmp_path, capsys):
     assert compare(old, new, "--by-row") == 2
     assert "the targets of both models differ in" in capsys.readouterr().err
     assert compare(old, new, "--id", "image") == 0
-    assert "600 equal predictions" in capsys.readouterr().out
+    assert "600 samples, of which none are predicted differently" in capsys.readouterr().out
     write(tmp_path / "new.csv", order=order[1:])
     assert compare(old, new, "--id", "image") == 2
     write(tmp_path / "new.csv", order=[*order[1:], order[5]])
@@ -200,7 +200,7 @@ def test_results_without_rows_are_compared_as_independent_samples(old, tmp_path,
         (["report", "missing.csv", "--target", "label", "--preds", "pred"], "missing.csv"),
         (["report", "{old}", "--target", "label", "--scores", "q_*"], "no column like 'q_*'"),
         (["report", "{old}", "--target", "label", "--scores", "pred"], "one score for each sample"),
-        (["report", "{old}", "--target", "label", "--scores", "score"], "positive="),
+        (["report", "{old}", "--target", "label", "--scores", "score"], "--positive"),
         (["report", "{old}", "--target", "label", "--scores", "pred", "--positive", "emu, rare"], "but there are 3"),
         (["report", "{old}", "--target", "label", "--preds", "pred", "--measures", "f3"], "f3"),
         (["report", "{old}", "--target", "label"], "--preds --scores"),
@@ -295,7 +295,7 @@ def test_long_cells_are_read_and_other_encodings_are_told(tmp_path, capsys):
     assert command_line.main(command) == 0
     path.write_text("label,pred\ncafé,café\nb,b\n", encoding="latin-1")
     assert command_line.main(command) == command_line.ERROR
-    assert f"{path}, line 2: the file is not in UTF-8; encoding='latin-1'" in capsys.readouterr().err
+    assert f"{path}, line 2: the file is not in UTF-8; --encoding latin-1" in capsys.readouterr().err
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["label", "pred"], ["1" + "0" * 20, "1"], ["1", "1"]])
     assert command_line.main(command) == command_line.ERROR
