@@ -166,7 +166,7 @@ def test_no_circle_among_modules():
 
 def test_rooms_import_only_their_dependencies():
     needed = {"imbtorch", "torch", "torchmetrics", "numpy", "scipy", "typing_extensions", *sys.stdlib_module_names}
-    optional = {"lightning": {"lightning", "pytorch_lightning"}}
+    optional = {"lightning": {"lightning", "pytorch_lightning"}, "predictions": {"narwhals", "duckdb", "pyarrow"}}
     for name, tree in modules().items():
         lazy = within(tree, ast.FunctionDef, ast.AsyncFunctionDef, ast.If)
         for node in ast.walk(tree):

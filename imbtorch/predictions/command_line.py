@@ -220,9 +220,9 @@ def _report(options: argparse.Namespace) -> tuple[int, str]:
         result.to_json(options.json)
     table = result.table()
     if options.form == "csv":
-        text = io.StringIO()
-        table.to_csv(text)
-        return 0, text.getvalue().rstrip("\n")
+        buffer = io.StringIO()
+        table.to_csv(buffer)
+        return 0, buffer.getvalue().rstrip("\n")
     text = {"markdown": table.to_markdown, "latex": table.to_latex, None: table.__str__}[options.form]()
     signature = {"markdown": "`{}`", "latex": "% {}", None: "{}"}[options.form].format(result.signature)
     return 0, f"{text}\n\n{signature}"
@@ -268,9 +268,8 @@ def _of_predictions(files: Sequence[str], options: argparse.Namespace) -> tuple[
         files[1] if len(files) > 1 else None,
         columns,
         rules,
-        options.threshold,
+        None if options.measure in SCORE_MEASURES else options.threshold,
         options.by_row,
-        options.measure,
         (options.encoding, options.decimal, not options.no_head),
     )
     of_scores = options.scores is not None and options.measure in SCORE_MEASURES

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.comparisons import SCORE_MEASURES, Comparison, paired_compare
-from imbtorch.columns import Array, Column, Missing, Rules, typed
+from imbtorch.columns import Array, Column, Missing, Rules, typed, without_left_out
 from imbtorch.counting.tasks import Counting
 from imbtorch.measures.named import AveragedMeasure, directed, resolved
 from imbtorch.predictions.report import opened
 from imbtorch.predictions.samples import ids_of
 from imbtorch.predictions.scores import check_scores, floats
-from imbtorch.predictions.sources import Source, chosen
+from imbtorch.predictions.sources import Arrays, Engine, Source, chosen
 from imbtorch.reports.report import ImbalanceReport
 from imbtorch.suggestions import first_names
 from imbtorch.waiting import LOG
@@ -91,7 +91,9 @@ def compare_predictions(
     marks = tuple(ignore) if isinstance(ignore, (list, tuple, set)) else () if ignore is None else (ignore,)
     rules = Rules(class_names, positive, None, marks, missing)
     columns = {"target": target, "preds": preds, "scores": scores, "model": model, "id": id, "cluster": cluster}
-    joint = joint_counts(old, new, columns, rules, threshold, by_row, measure, (encoding, decimal, head))
+    joint = joint_counts(
+        old, new, columns, rules, None if measure in SCORE_MEASURES else threshold, by_row, (encoding, decimal, head)
+    )
     return joint.compare(measure, level, generator)
 
 
@@ -128,7 +130,7 @@ class Joint:
             return paired_compare(name, self.new, self.old, self.target, level=level, generator=generator)
         parts = (self.new, self.old, self.target, *([] if self.cluster is None else [self.cluster]))
         new, old, target, *cluster = (part.repeat_interleave(self.times) for part in parts)
-        more = {"cluster": cluster[0]} if cluster else {}
+        more: dict[str, Any] = {"cluster": cluster[0]} if cluster else {}
         return paired_compare(
             self.measure(name),
             new,
@@ -160,70 +162,75 @@ def joint_counts(
     new: Any,
     columns: Mapping[str, Any],
     rules: Rules,
-    threshold: float,
+    threshold: float | None,
     by_row: bool,
-    measure: str,
     reading: tuple[str | None, str, bool],
 ) -> Joint:
-    """Pair the rows of two models and count their joint outcomes."""
-    argument = "preds" if columns["scores"] is None else "scores"
-    predicted = columns[argument]
+    """Pair the rows of two models and count their joint outcomes.
+
+    Args:
+        old: source of the old model, or of both.
+        new: source of the new model, or None.
+        columns: argument -> columns.
+        rules: how values become classes.
+        threshold: score above which 1 is predicted; None to keep scores.
+        by_row: whether ids may differ.
+        reading: encoding, decimal sign, and whether files have a head.
+    """
     if (columns["preds"] is None) == (columns["scores"] is None):
         raise TypeError("preds or scores must be given, one of them")
+    scored = columns["scores"] is not None
+    predicted = columns["scores"] if scored else columns["preds"]
     predicted = [predicted] if isinstance(predicted, str) else list(predicted)
     for name in (*predicted, *(columns[role] for role in ("target", "model", "id", "cluster"))):
-        if name is not None and ("*" in name or not isinstance(name, str)):
+        if name is not None and (not isinstance(name, str) or "*" in name):
             raise ValueError(f"compare takes names of single columns, without *, got {name!r}")
-    wanted = [columns["target"], *predicted]
-    source = opened(old, wanted, *reading)
-    if columns["model"] is not None:
-        pair = _split_models(source, columns["model"])
-    elif new is None:
-        if len(predicted) != 2:
-            raise ValueError(
-                f"one source needs two columns of {argument}, the old one first, or model= or a second source"
-            )
-        pair = None
-    else:
-        pair = source, opened(new, predicted[-1:], *reading, source)
     roles = {"target": columns["target"], "old": predicted[0], "new": predicted[-1], "cluster": columns["cluster"]}
-    if pair is None:
+    source = opened(old, [columns["target"], *predicted], *reading)
+    if new is None and columns["model"] is None:
+        if len(predicted) != 2:
+            raise ValueError("one source needs two columns of predictions, the old one first; or pass model=, or two")
         names = {role: chosen(source, role, name)[""] for role, name in roles.items() if name is not None}
     else:
+        pair = source, source
+        if new is None:
+            pair = _split_models(source, columns["model"])
+        else:
+            pair = source, opened(new, predicted[-1:], *reading, source)
         source, names = _paired(*pair, roles, columns["id"], by_row)
     source.called |= {name: role for role, name in names.items()}
-    keys = [names[role] for role in ROLES if role in names and (argument == "preds" or role not in ("old", "new"))]
-    if argument == "preds":
-        return _of_classes(source.counted(keys)[0], names, rules, columns["id"])
-    values = [names["old"], names["new"]]
-    target = source.counted([names["target"]])[0][names["target"]]
-    classes = typed(target, [], rules)
+    if scored:
+        return _of_scores(source, names, rules, threshold, columns["id"])
+    return _of_classes(source.counted([names[role] for role in ROLES if role in names])[0], names, rules, columns["id"])
+
+
+def _of_scores(
+    source: Source, names: Mapping[str, str], rules: Rules, threshold: float | None, id: str | None
+) -> Joint:
+    """Return the scores of both models, or the classes at a threshold."""
+    classes = typed(source.counted([names["target"]])[0][names["target"]], [], rules)
     if not classes.binary:
-        raise ValueError(
-            f"scores are of two classes; name the positive one of {first_names(classes.names)} by positive="
-        )
+        held = first_names(classes.names)
+        raise ValueError(f"scores are of two classes; name the positive one of {held} by positive=")
     parts: dict[str, list[Array]] = {role: [] for role in ROLES}
-    for found, arrays in source.batches(keys, values):
-        codes = classes.table(found[names["target"]], True)[found[names["target"]].codes]
-        scores = [floats(role, arrays[names[role]], 0) for role in ("old", "new")]
+    keys = [names[role] for role in ("target", "again", "cluster") if role in names]
+    for found, arrays in source.batches(keys, [names["old"], names["new"]]):
+        columns = {role: found[names[role]] for role in ("target", "again", "cluster") if role in names}
+        codes = classes.table(columns["target"], True)[columns["target"].codes]
+        if "again" in columns:
+            again = classes.table(columns["again"], False)[columns["again"].codes]
+            _check_targets(codes, again, None, classes.names, id)
         keep = codes >= 0
-        for role, each in zip(("old", "new"), scores, strict=True):
-            if np.isnan(each[keep]).any():
-                raise ValueError(
-                    f"the {role} scores hold NaN ({int(np.isnan(each).sum())} values); leave these rows out"
-                )
-            each = (
-                each[keep]
-                if measure in SCORE_MEASURES
-                else check_scores(each[keep], (), role, False, False, 0) > threshold
-            )
-            parts[role].append(each if measure in SCORE_MEASURES else each.astype(np.int64))
+        for role in ("old", "new"):
+            scores = floats(role, arrays[names[role]], 0)[keep]
+            if np.isnan(scores).any():
+                raise ValueError(f"scores of {role} hold NaN ({int(np.isnan(scores).sum())} values); leave these out")
+            if threshold is not None:
+                scores = (check_scores(scores, (), role, False, False, 0) > threshold).astype(np.int64)
+            parts[role].append(scores)
         parts["target"].append(codes[keep])
-        if "again" in names:
-            again = classes.table(found[names["again"]], False)[found[names["again"]].codes]
-            _check_targets(codes, again, None, classes.names, columns["id"])
-        if "cluster" in names:
-            parts["cluster"].append(ids_of(found[names["cluster"]])[keep])
+        if "cluster" in columns:
+            parts["cluster"].append(ids_of(columns["cluster"])[keep])
     joined = {role: torch.from_numpy(np.concatenate(some)) for role, some in parts.items() if some}
     ones = torch.ones(len(joined["target"]), dtype=torch.int64)
     return Joint(classes.names, True, joined["target"], joined["old"], joined["new"], ones, joined.get("cluster"))
@@ -232,6 +239,8 @@ def joint_counts(
 def _of_classes(found: Mapping[str, Column], names: Mapping[str, str], rules: Rules, id: str | None) -> Joint:
     """Return the joint counts of predicted classes."""
     columns = {role: found[name] for role, name in names.items()}
+    classed = [role for role in columns if role != "cluster"]
+    columns.update(zip(classed, without_left_out([columns[role] for role in classed], rules), strict=True))
     preds = [columns[role] for role in ("again", "old", "new") if role in columns]
     classes = typed(columns["target"], preds, rules)
     codes = {
@@ -273,24 +282,35 @@ def _split_models(source: Source, model: str) -> tuple[Source, Source]:
     levels = [column.levels[int(at)] for at in dict.fromkeys(column.codes.tolist())]
     if len(levels) != 2:
         raise ValueError(f"model must name two models, but column {name!r} holds {first_names(list(map(str, levels)))}")
-    return source.where(name, levels[0]), source.where(name, levels[1])
+    found = _relation(source, None)
+    return found.where(name, levels[0]), found.where(name, levels[1])
+
+
+def _relation(source: Source, like: Source | None) -> Any:
+    """Return columns as a DuckDB relation, which pairs rows."""
+    from imbtorch.predictions.files import in_memory
+
+    if isinstance(source, Arrays):
+        return in_memory(source.columns, like)
+    if isinstance(source, Engine):
+        raise ValueError("rows of an engine have no order; join both models into one frame by id, and name two columns")
+    return source
 
 
 def _paired(
     old: Source, new: Source, roles: Mapping[str, str | None], id: str | None, by_row: bool
 ) -> tuple[Source, dict[str, str]]:
     """Return one source with the paired rows of two, and its columns by role."""
-    if type(old) is not type(new):
-        raise ValueError("old and new must both be files, both be frames, or both be frames of one engine")
-    first = {
-        role: chosen(old, role, roles[role])[""] for role in ("target", "old", "cluster") if roles[role] is not None
-    }
+    one = _relation(old, None)
+    other = _relation(new, one)
+    single = [role for role in ("target", "old", "cluster") if roles[role] is not None]
+    first = {role: chosen(old, role, roles[role])[""] for role in single}
     second = {"new": chosen(new, "new", roles["new"])[""]}
     if roles["target"] in new.names or id is None:
         second["again"] = chosen(new, "target", roles["target"])[""]
     if id is not None:
         keys = chosen(old, "id", id)[""], chosen(new, "id", id)[""]
         LOG.warning("imbtorch: pairing rows by %r keeps all ids in memory, about %d bytes a row", id, BYTES)
-        return old.joined(new, first, second, keys), {role: role for role in (*first, *second)}
+        return one.joined(other, first, second, keys), {role: role for role in (*first, *second)}
     shared = [] if by_row else [name for name in old.names if IDS.fullmatch(name) and name in new.names]
-    return old.beside(new, first, second, shared), {role: role for role in (*first, *second)}
+    return one.beside(other, first, second, shared), {role: role for role in (*first, *second)}

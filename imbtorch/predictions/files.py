@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -27,9 +27,8 @@ from imbtorch.predictions.sources import (
     ROWS,
     SUM,
     Batch,
-    check_ids,
-    check_order,
-    check_rows,
+    Source,
+    as_array,
     columns_of_groups,
 )
 from imbtorch.suggestions import first_names
@@ -62,7 +61,7 @@ def literal(text: str) -> str:
 
 
 def duckdb() -> Any:
-    """Import DuckDB, and PyArrow, through which it hands out columns."""
+    """Load DuckDB, and PyArrow, through which it hands out columns."""
     try:
         importlib.import_module("pyarrow")
         return importlib.import_module("duckdb")
@@ -73,13 +72,12 @@ def duckdb() -> Any:
 
 
 @dataclass
-class Relation:
+class Relation(Source):
     """DuckDB relation: it groups there, and hands out batches."""
 
     relation: Any
-    called: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     decimal: str = "."
+    connection: Any = None
 
     @cached_property
     def names(self) -> list[str]:
@@ -122,9 +120,7 @@ class Relation:
                     if codes.null_count:
                         codes = codes.fill_null(len(levels))
                         levels.append(None)
-                    columns[name] = Column(
-                        self.called.get(name, f"column {name!r}"), levels, np.from_dlpack(codes).astype(np.int64)
-                    )
+                    columns[name] = Column(self.call(name), levels, np.from_dlpack(codes).astype(np.int64))
                 yield columns, {name: _array(arrow, name, part[name]) for name in values}
 
     def width(self, name: str) -> int | None:
@@ -204,6 +200,31 @@ def _array(arrow: Any, name: str, part: Any) -> Array:
     return np.from_dlpack(part.fill_null(float("nan")) if part.null_count else part)
 
 
+def check_rows(old: int, new: int) -> None:
+    """Raise for sources of different lengths."""
+    if old != new:
+        raise ValueError(f"old has {old} rows and new {new}; both must be predictions of the same samples")
+
+
+def check_order(name: str, different: int) -> None:
+    """Raise for a column of ids that shows another order of the rows."""
+    if different:
+        raise ValueError(
+            f"column {name!r} of old and new differs in {different} rows, so their order differs: pair the rows by id={name!r} "
+            f"(--id {name}), or pass by_row=True (--by-row) if they are of the same samples all the same"
+        )
+
+
+def check_ids(keys: Sequence[str], twice: Sequence[Any], lacking: Sequence[Sequence[Any]]) -> None:
+    """Raise for ids that occur twice in the old or new source, and those of only one of them."""
+    for key, called, double in zip(keys, ("old", "new"), twice, strict=True):
+        if double is not None:
+            raise ValueError(f"{called} has several rows with {key} {double!r}; ids must differ")
+    for key, called, some in zip(keys, ("new", "old"), lacking, strict=True):
+        if some:
+            raise ValueError(f"{called} has no row with {key} {some[0]!r} ({len(some)} are missing)")
+
+
 def _cause(text: str) -> str:
     """Return the cause and the remedy of an error of DuckDB."""
     line = re.search(r"CSV Error on Line: (\d+)", text)
@@ -218,6 +239,14 @@ def _cause(text: str) -> str:
     if "unterminated quote" in text:
         return f"{where}a quote is not closed"
     return where + " ".join(text.partition("\nPossible")[0].partition("\n\nLINE")[0].split())
+
+
+def in_memory(columns: Mapping[str, Any], like: Any) -> Relation:
+    """Return columns in memory as a relation that can be joined with another one."""
+    arrow = importlib.import_module("pyarrow")
+    connection = getattr(like, "connection", None) or duckdb().connect()
+    table = arrow.table({name: as_array(name, each).tolist() for name, each in columns.items()})
+    return Relation(connection.from_arrow(table), connection=connection)
 
 
 class Reader(NamedTuple):
@@ -259,8 +288,8 @@ class Files(Relation):
 
     def _select(self, names: Sequence[str], paths: Sequence[str] | None = None) -> Any:
         parts, wanted = [], [name for name in dict.fromkeys(names) if self.names.count(name) < 2]
-        for reader, some in groupby(paths or self.paths, key=self._readers.__getitem__):
-            some = list(some)
+        for reader, group in groupby(paths or self.paths, key=self._readers.__getitem__):
+            some = list(group)
             lacking = [name for name in wanted if name not in reader.head]
             if lacking:
                 raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from imbtorch.measures.overall import macro_averaged_absolute_error
 from imbtorch.metrics.rows import Row
 from imbtorch.predictions.samples import Samples, from_arrays, from_source
 from imbtorch.predictions.scores import AREAS, Curves
-from imbtorch.predictions.sources import Arrays, Source, open_frame
+from imbtorch.predictions.sources import Arrays, Engine, Source
 from imbtorch.reports.report import ImbalanceReport
 from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import first_names
@@ -143,23 +144,28 @@ def report(
 def opened(
     source: Any, wanted: Sequence[str], encoding: str | None, decimal: str, head: bool, like: Source | None = None
 ) -> Source:
-    """Open a source: a frame, a mapping, or files.
-
-    Raises:
-        TypeError: for anything else.
-    """
+    """Open a source: a frame, a mapping, or files; raise a TypeError for anything else."""
+    if isinstance(source, Mapping):
+        return Arrays({str(name): each for name, each in source.items()})
     if isinstance(source, (str, PathLike, list, tuple)):
         from imbtorch.predictions.files import open_files
 
-        plain = [each for each in wanted if not any(sign in each for sign in "*?")]
+        plain = [each for each in wanted if not set(each) & set("*?,")]
         return open_files(source, plain, encoding, decimal, head, like)
-    found = open_frame(source)
-    if found is None:
-        raise TypeError(
-            f"source must be a frame, a mapping of columns, a path or a list of paths, got {type(source).__name__}; "
-            "arrays are passed as preds= and target="
-        )
-    return found
+    if type(source).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
+        from imbtorch.predictions.files import Relation
+
+        return Relation(source)
+    nw = importlib.import_module("narwhals")
+    frame = nw.from_native(source, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        return Engine(frame)
+    if isinstance(frame, nw.DataFrame):
+        return Arrays({str(name): frame[name].to_native() for name in frame.columns})
+    raise TypeError(
+        f"source must be a frame, a mapping of columns, a path or a list of paths, got {type(source).__name__}; arrays "
+        "are passed as preds= and target="
+    )
 
 
 @contextmanager
@@ -246,7 +252,7 @@ def _counted(
         if curves is not None and len(part.target):
             extra = {name: each for name, each in part.extra.items() if name != "group"}
             curves.update(part.preds, part.target, **extra)
-    result, rows, notes = counted.result(), dict[Row, Tensor](), []
+    result, rows, notes = counted.result(), dict[Row, Tensor](), list[str]()
     if curves is not None:
         rows, notes = curves.values(bounded)
     return with_values(result, rows, (*samples.notes, *notes))

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, as_array, id_of, read_cell, typed
+from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, read_cell, typed, without_left_out
 from imbtorch.counting.clusters import cluster_ids
 from imbtorch.metrics.shared_result import checked_names
 from imbtorch.predictions.scores import Task, check_scores, floats
-from imbtorch.predictions.sources import Arrays, Batch, Source, by_class, chosen
+from imbtorch.predictions.sources import Arrays, Batch, Source, as_array, by_class, chosen, id_of
 from imbtorch.suggestions import first_names
 
 MOST_GROUPS = 1000  # groups of samples
@@ -167,7 +167,7 @@ class Samples:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Type the classes; labels are typed part by part."""
+        """Set the classes, from all values; labels are typed part by part."""
         given, source = self.given, self.given.source
         self._left_out = np.zeros(2)  # rows without a value, and with a target to ignore
         keys = list(given.target.values())[:1] + [each for role, each in given.more.items() if role == "group"]
@@ -177,6 +177,9 @@ class Samples:
             keys += [*given.preds.values(), *(each for role, each in given.more.items() if role == "cluster")]
             self._counted = source.counted(keys, given.sums)
         columns = self._counted[0]
+        if not given.labels:
+            some = [name for name in columns if name != given.more.get("cluster")]
+            columns.update(zip(some, without_left_out([columns[name] for name in some], self.rules), strict=True))
         target = columns[keys[0]]
         self.rows = int(len(target) if target.times is None else target.times.sum())
         self.notes += source.notes
@@ -241,31 +244,25 @@ class Samples:
             ValueError: for values that are no classes, scores or weights.
         """
         given, start, one_hot = self.given, 0, self.given.labels and self.rules.task is None
-        batches: Iterator[Batch] = iter([self._counted])
-        if given.labels or given.scored:
-            keys = [*given.target.values(), *(given.more[role] for role in ("group", "cluster") if role in given.more)]
-            keys += [] if given.scored else self._preds
-            numbers = [*(self._preds if given.scored else []), *([] if given.sums is None else [given.sums])]
-            batches = given.source.batches(keys, numbers)
-        for columns, arrays in batches:
+        for columns, arrays in self._batches():
             target = self._codes(columns, [given.target[name] for name in self.names] if given.labels else [], True)
             times = columns[next(iter(given.target.values()))].times
-            keep = (target >= 0).all(-1) if given.labels else target >= 0
-            if given.scored:
-                preds, whole = self._scores(arrays, start)
-            else:
-                preds = self._codes(columns, self._preds, False)
-                whole = preds >= 0
-            keep &= whole.all(-1) if whole.ndim > 1 else whole
+            preds = self._scores(arrays, start) if given.scored else self._codes(columns, self._preds, False)
             extra = self._extra(columns, arrays, times)
-            keep &= extra.get("group", keep) >= 0
-            ignored = (target == IGNORED) if target.ndim == 1 else np.zeros(len(target), dtype=bool)
+            there = ~np.isnan(preds) if given.scored else preds >= 0
+            keep = (extra["group"] >= 0) if "group" in extra else np.ones(len(target), dtype=bool)
+            for each in (target >= 0, there):
+                keep = keep & (each if each.ndim == 1 else each.all(-1))
+            ignored = (target == IGNORED).reshape(len(target), -1).any(1)
             ones = np.ones(len(keep)) if times is None else times
             self._left_out += ones[~keep & ~ignored].sum(), ones[ignored].sum()
             start += len(keep)
             if not keep.all():
                 preds, target = preds[keep], target[keep]
                 extra = {name: each[keep] for name, each in extra.items()}
+            if given.scored:
+                called, whole = given.argument, not given.labels
+                preds = check_scores(preds, self.names, called, self.logits, whole, start - len(keep))
             one_hot = one_hot and bool((target.sum(-1) == 1).all())
             if one_hot and start == self.rows > 1:
                 raise ValueError(
@@ -273,9 +270,21 @@ class Samples:
                     "target.argmax(1), as target; or task='multilabel' if they are labels of which each row has one"
                 )
             tensors = {name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in extra.items()}
-            yield Part(*(torch.from_numpy(np.ascontiguousarray(each)) for each in (preds, target)), tensors)
+            first, second = (torch.from_numpy(np.ascontiguousarray(each)) for each in (preds, target))
+            yield Part(first, second, tensors)
         for number, why in zip(self._left_out, ("a value is missing", "ignore names their target"), strict=True):
             self.notes += [f"rows left out because {why}: {number:,.10g}"] if number else []
+
+    def _batches(self) -> Iterator[Batch]:
+        """Return what the source counted, or its rows in batches."""
+        given = self.given
+        if not (given.labels or given.scored):
+            return iter([self._counted])
+        keys = [*given.target.values(), *(given.more[role] for role in ("group", "cluster") if role in given.more)]
+        numbers = [] if given.sums is None else [given.sums]
+        if given.scored:
+            return given.source.batches(keys, [*self._preds, *numbers])
+        return given.source.batches([*keys, *self._preds], numbers)
 
     def _codes(self, columns: Mapping[str, Column], names: Sequence[str], of_target: bool) -> Array:
         """Return indices ``[n]`` of classes, or 0 and 1 of labels ``[n, L]``; negative for what is left out."""
@@ -296,29 +305,25 @@ class Samples:
                 remedy = "for one class of each sample pass one column"
                 remedy = remedy if of_target else "if these are scores, pass them as scores="
                 raise ValueError(f"{column.name} holds {each!s}{column.where([at])}, but labels are 0 and 1; {remedy}")
-        missing = np.flatnonzero((found == LEFT_OUT) & (column.sizes() > 0)).tolist()
+        missing = [at for at in column.held if found[at] == LEFT_OUT]
         if missing and self.rules.missing != "drop":
             raise ValueError(f"{column.name} has no value{column.where(missing)}; missing='drop' leaves such rows out")
         return found[column.codes]
 
-    def _scores(self, arrays: Mapping[str, Array], start: int) -> tuple[Array, Array]:
-        """Return scores ``[n]`` or ``[n, K]``, and which are there."""
-        given, called = self.given, self.given.source.called
-        parts = [floats(called.get(name, name), arrays[name], start) for name in self._preds]
-        scores, names = parts[0] if len(parts) == 1 else np.stack(parts, -1), list(self.names)
+    def _scores(self, arrays: Mapping[str, Array], start: int) -> Array:
+        """Return scores ``[n]`` or ``[n, K]``; NaN where they are missing and may be."""
+        given = self.given
+        parts = [floats(given.source.call(name), arrays[name], start) for name in self._preds]
+        scores = parts[0] if len(parts) == 1 else np.stack(parts, -1)
         if "" in given.preds and scores.ndim == 2 and self.classes is not None and self.classes.swapped:
             scores = scores[:, ::-1]
-        whole = ~np.isnan(scores)
-        rows = whole if whole.ndim == 1 else whole.all(-1)
-        if not rows.all() and self.rules.missing != "drop":
-            row, *column = map(int, np.argwhere(~whole)[0])
-            where = f"row {start + row}" + (f", column {names[column[0]]!r}" if column else "")
-            raise ValueError(
-                f"{given.argument} hold NaN in {where} ({int((~whole).sum())} values); leave these rows out, as "
-                "missing='drop' does"
-            )
-        scores[~rows] = 1 / max(scores.shape[-1], 2) if scores.ndim == 2 else 0.5  # these rows are dropped
-        return check_scores(scores, names, given.argument, self.logits, not given.labels, start), whole
+        missing = np.argwhere(np.isnan(scores))
+        if len(missing) and self.rules.missing != "drop":
+            row, *column = map(int, missing[0])
+            where = f"row {start + row}" + (f", column {self.names[column[0]]!r}" if column else "")
+            remedy = "leave these rows out, as missing='drop' does"
+            raise ValueError(f"{given.argument} hold NaN in {where} ({len(missing)} values); {remedy}")
+        return scores
 
     def _extra(self, columns: Mapping[str, Column], arrays: Mapping[str, Array], times: Array | None) -> dict[str, Any]:
         """Return groups, clusters, and weights or frequencies."""
@@ -353,7 +358,7 @@ def ids_of(column: Column) -> Array:
     """Return the ids of clusters, int64 ``[N]``: whole numbers as they are, however typed, and hashes of texts."""
     ids = [id_of(each) for each in column.levels]
     missing = [at for at, each in enumerate(ids) if each is None]
-    if missing and (column.sizes()[missing] > 0).any():
+    if missing and set(missing) & set(column.held):
         raise ValueError(f"{column.name} has no value{column.where(missing)}; give each sample an id, or leave it out")
     texts = [at for at, each in enumerate(ids) if isinstance(each, str)]
     found = np.array([each if isinstance(each, int) else 0 for each in ids], dtype=np.int64)
@@ -370,7 +375,7 @@ def _name_of_group(value: Any, rules: Rules) -> str | None:
 def _names_of_groups(column: Column, rules: Rules) -> tuple[str, ...]:
     """Return the names of groups of samples, sorted, integers by value."""
     names = [_name_of_group(each, rules) for each in column.levels]
-    missing = [at for at, name in enumerate(names) if name is None and column.sizes()[at] > 0]
+    missing = [at for at, name in enumerate(names) if name is None and at in column.held]
     if missing and rules.missing == "raise":
         raise ValueError(
             f"{column.name} has no value{column.where(missing)}; missing='drop' leaves such rows out, missing='class' "

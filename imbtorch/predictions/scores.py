@@ -197,10 +197,9 @@ class Curves:
 
     def _exact(self, bounded: Sequence[str]) -> dict[Row, Tensor]:
         """Return areas of each label or class against the rest and their mean, from all scores."""
-        preds, target, weights = zip(*self._kept, strict=True)
+        preds, targets, weights = zip(*self._kept, strict=True)
         self._kept.clear()
-        target = torch.cat(target)
-        given = torch.cat(preds)
+        target, given = torch.cat(targets), torch.cat(preds)
         del preds
         weight = None if weights[0] is None else torch.cat(weights).double()
         binary, scores = self.task == "binary", _ranked(given, self.task, self.logits)
@@ -235,7 +234,7 @@ class Curves:
         """Return areas from the bins of a sweep."""
         assert self._sweep is not None
         result, binary = self._sweep.result(), self.task == "binary"
-        rows = {}
+        rows: dict[Row, Tensor] = {}
         for measure in AREAS:
             kinds = [Row(measure, True)]
             kinds = kinds if binary else [*(Row(measure, True, "class", name) for name in self.names), *kinds]
@@ -244,7 +243,7 @@ class Curves:
                 if row.name in bounded:
                     interval, place = result.interval(measure), 0 if binary else self.names.index(row.of)
                     rows |= ends_of(row, interval, place)
-        if binary and not self.weighted and bool((result.counts.sum(-1) > 0).all()):
+        if binary and not self.weighted and not bool(result.values["auc"].isnan()):
             self._warn_of_the_other_class(result.interval("auc"))
         return rows
 

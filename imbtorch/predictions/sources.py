@@ -4,62 +4,64 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from torch import Tensor, bfloat16
 
-from imbtorch.columns import Array, Column, as_array, column_of, id_of
+from imbtorch.columns import WHOLE, Array, Column, read_cell
 from imbtorch.suggestions import did_you_mean, first_names
 
 Batch: TypeAlias = tuple[dict[str, Column], dict[str, Array]]
 ROWS, SUM, LEAST, FILLED = "imbtorch_rows", "imbtorch_sum", "imbtorch_least", "imbtorch_filled"  # names of aggregates
+NARROW = 1_000_000  # span of integers up to which a table finds them
 MOST_GROUPS = 10_000_000  # rows of a group_by from which a column is no column of classes
 BATCH = 500_000  # rows of a batch
 
 
-class Source(Protocol):
+@dataclass
+class Source:
     """Columns of predictions.
 
     Attributes:
-        names: names of all columns.
-        label: text that calls a column by its role in errors.
+        called: column -> its role, for errors.
         notes: what a reader of the results must know about the source.
+        names: names of all columns.
     """
 
-    names: list[str]
-    called: dict[str, str]
-    notes: list[str]
+    called: dict[str, str] = field(default_factory=dict, kw_only=True)
+    notes: list[str] = field(default_factory=list, kw_only=True)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of all columns."""
+        raise NotImplementedError
+
+    def call(self, name: str) -> str:
+        """Return the name of a column for errors."""
+        return self.called.get(name, f"column {name!r}")
 
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
         """Return columns of samples or of groups of equal samples, and the values or sums of one more column."""
+        raise NotImplementedError
 
     def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
         """Yield columns of classes and arrays of numbers, some rows at a time."""
+        raise NotImplementedError
 
     def width(self, name: str) -> int | None:
         """Return the number of values in each row of a column of lists; None for single values."""
-
-    def where(self, name: str, level: Any) -> Any:
-        """Return the source of the rows that hold a value."""
-
-    def beside(self, new: Any, first: Mapping[str, str], second: Mapping[str, str], shared: Sequence[str]) -> Any:
-        """Return columns of this source and of another one, row by row; ``shared`` columns must be equal."""
-
-    def joined(self, new: Any, first: Mapping[str, str], second: Mapping[str, str], keys: tuple[str, str]) -> Any:
-        """Return columns of this source and of another one, of the rows with the same id."""
+        return None
 
 
 @dataclass
-class Arrays:
+class Arrays(Source):
     """Columns in memory."""
 
     columns: dict[str, Any]
-    called: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     _read: dict[str, Column] = field(default_factory=dict)
 
     @property
@@ -69,7 +71,7 @@ class Arrays:
 
     def _column(self, name: str) -> Column:
         if name not in self._read:
-            self._read[name] = column_of(self.called.get(name, f"column {name!r}"), self.columns[name])
+            self._read[name] = column_of(self.call(name), self.columns[name])
         return self._read[name]
 
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
@@ -79,15 +81,12 @@ class Arrays:
     def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
         """Yield all rows at once."""
         columns = {name: self._column(name) for name in keys}
-        arrays = {name: as_array(self.called.get(name, name), self.columns[name]) for name in values}
-        rows = {name: len(each) for name, each in {**columns, **arrays}.items()}
-        for name, number in rows.items():
-            if number != next(iter(rows.values())):
-                called = [self.called.get(each, f"column {each!r}") for each in (name, next(iter(rows)))]
-                raise ValueError(
-                    f"{called[0]} has {number} rows and {called[1]} {next(iter(rows.values()))}; both must be of the "
-                    "same samples"
-                )
+        arrays = {name: as_array(self.call(name), self.columns[name]) for name in values}
+        rows = [(self.call(name), len(each)) for name, each in {**columns, **arrays}.items()]
+        for called, number in rows:
+            if number != rows[0][1]:
+                first = f"{rows[0][0]} {rows[0][1]}"
+                raise ValueError(f"{called} has {number} rows and {first}; both must be of the same samples")
         yield columns, arrays
 
     def width(self, name: str) -> int | None:
@@ -95,46 +94,12 @@ class Arrays:
         found = as_array(name, self.columns[name])
         return found.shape[1] if found.ndim == 2 else None
 
-    def where(self, name: str, level: Any) -> Arrays:
-        """Return the rows that hold a value."""
-        column = self._column(name)
-        rows = column.codes == column.levels.index(level)
-        return Arrays({each: as_array(each, values)[rows] for each, values in self.columns.items()})
-
-    def beside(self, new: Arrays, first: Mapping[str, str], second: Mapping[str, str], shared: Sequence[str]) -> Arrays:
-        """Return columns of both, row by row."""
-        found = {role: self.columns[name] for role, name in first.items()}
-        found |= {role: new.columns[name] for role, name in second.items()}
-        check_rows(
-            *(len(as_array("rows", some[0].columns[some[1]])) for some in ((self, first["old"]), (new, second["new"])))
-        )
-        for name in shared:
-            ids = [list(map(id_of, as_array(name, each.columns[name]).tolist())) for each in (self, new)]
-            check_order(name, sum(one != other for one, other in zip(*ids, strict=True)))
-        return Arrays(found)
-
-    def joined(self, new: Arrays, first: Mapping[str, str], second: Mapping[str, str], keys: tuple[str, str]) -> Arrays:
-        """Return columns of both, of the rows with the same id."""
-        ids = [
-            [id_of(value) for value in as_array(key, each.columns[key]).tolist()]
-            for key, each in zip(keys, (self, new), strict=True)
-        ]
-        place = {each: at for at, each in enumerate(ids[1])}
-        twice = [next((each for each, times in Counter(some).items() if times > 1), None) for some in ids]
-        lacking = [[each for each in ids[0] if each not in place], [each for each in place if each not in set(ids[0])]]
-        check_ids(keys, twice, lacking)
-        order = np.array([place[each] for each in ids[0]])
-        found = {role: self.columns[name] for role, name in first.items()}
-        return Arrays(found | {role: as_array(role, new.columns[name])[order] for role, name in second.items()})
-
 
 @dataclass
-class Engine:
+class Engine(Source):
     """Lazy frame of an engine that narwhals knows: it groups there, and only counts come back."""
 
     frame: Any
-    called: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
 
     @cached_property
     def names(self) -> list[str]:
@@ -161,38 +126,7 @@ class Engine:
                 "Parquet files and report these, or count on its workers as the recipe 'Scores on Spark' shows"
             )
         for part in native.collect_batches(chunk_size=BATCH):
-            yield next(Arrays({name: part[name] for name in names}, self.called).batches(keys, values))
-
-    def width(self, name: str) -> int | None:
-        """Return None: columns of lists are read from files and arrays only."""
-        return None
-
-    def where(self, name: str, level: Any) -> Engine:
-        """Return the rows that hold a value."""
-        nw = importlib.import_module("narwhals")
-        return Engine(self.frame.filter(nw.col(name) == level))
-
-    def beside(self, new: Engine, first: Mapping[str, str], second: Mapping[str, str], shared: Sequence[str]) -> Engine:
-        """Raise: rows of an engine have no order."""
-        raise ValueError("rows of an engine have no order; pair them by id= (--id), a column that both frames hold")
-
-    def joined(self, new: Engine, first: Mapping[str, str], second: Mapping[str, str], keys: tuple[str, str]) -> Engine:
-        """Return columns of both, of the rows with the same id."""
-        nw = importlib.import_module("narwhals")
-        parts = [
-            frame.select(nw.col(key).alias(ROWS), *(nw.col(name).alias(role) for role, name in some.items()))
-            for frame, key, some in ((self.frame, keys[0], first), (new.frame, keys[1], second))
-        ]
-        both = parts[0].join(parts[1], on=ROWS, how="inner")
-        sizes = [
-            each.select(nw.len().alias(SUM), nw.col(ROWS).n_unique().alias(LEAST)).collect() for each in (*parts, both)
-        ]
-        numbers = {int(each[name].to_list()[0]) for each in sizes for name in (SUM, LEAST)}
-        if len(numbers) > 1:
-            raise ValueError(
-                f"ids {keys[0]!r} must occur once in each frame, and be the same; got {sorted(numbers)} rows and ids"
-            )
-        return Engine(both)
+            yield next(Arrays({name: part[name] for name in names}, called=self.called).batches(keys, values))
 
 
 def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str | None) -> Batch:
@@ -201,16 +135,14 @@ def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str
     def listed(name: str) -> list[Any]:
         return list(table[name].to_list() if hasattr(table[name], "to_list") else table[name].to_pylist())
 
-    columns = {
-        name: column_of(source.called.get(name, f"column {name!r}"), listed(name)) for name in dict.fromkeys(keys)
-    }
+    columns = {name: column_of(source.call(name), listed(name)) for name in dict.fromkeys(keys)}
     times = np.array(listed(ROWS), dtype=np.float64)
     if not len(times):
         raise ValueError("there are no rows, so there is nothing to report")
     if len(times) > MOST_GROUPS:
         most = max(columns, key=lambda name: len(columns[name].levels))
         raise ValueError(
-            f"{source.called.get(most, most)} {most!r} has more than {MOST_GROUPS:,} different values beside the other "
+            f"{source.call(most)} ({most}) has more than {MOST_GROUPS:,} different values beside the other "
             "columns; it looks like an id, not like classes; name another column"
         )
     if times.sum() >= 2**53:
@@ -225,7 +157,7 @@ def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str
         return columns, {}
     least, filled, totals = (np.array(listed(name), dtype=np.float64) for name in (LEAST, FILLED, SUM))
     if not (filled == times).all() or not (least >= 0).all() or not np.isfinite(totals).all():
-        raise ValueError(f"{source.called.get(sums, sums)} must be finite and not negative, without missing values")
+        raise ValueError(f"{source.call(sums)} must be finite and not negative, without missing values")
     if totals.sum() >= 2**53 and source.called.get(sums) == "frequency":
         raise ValueError(
             "frequency sums to 2**53 or more, which floating numbers of the engine cannot count; report parts and merge them"
@@ -233,49 +165,92 @@ def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str
     return columns, {sums: totals}
 
 
-def check_rows(old: int, new: int) -> None:
-    """Raise for sources of different lengths."""
-    if old != new:
-        raise ValueError(f"old has {old} rows and new {new}; both must be predictions of the same samples")
+# --- arrays -----------------------------------------------------------------------------------------------------------
 
 
-def check_order(name: str, different: int) -> None:
-    """Raise for a column of ids that shows another order of the rows."""
-    if different:
-        raise ValueError(
-            f"column {name!r} of old and new differs in {different} rows, so their order differs: pair the rows by id={name!r} "
-            f"(--id {name}), or pass by_row=True (--by-row) if they are of the same samples all the same"
-        )
+def id_of(value: Any) -> int | str | None:
+    """Return an id or a name: a whole number, a text (the same number only if written plainly), None if missing."""
+    cell = read_cell(value)
+    plain = not isinstance(value, str) or value == str(cell.value)
+    if cell.kind == "whole" and plain and WHOLE.min <= cell.value <= WHOLE.max:
+        return int(cell.value)
+    return None if cell.kind == "missing" else str(value)
 
 
-def check_ids(keys: Sequence[str], twice: Sequence[Any], lacking: Sequence[Sequence[Any]]) -> None:
-    """Raise for ids that occur twice in the old or new source, and those of only one of them."""
-    for key, called, double in zip(keys, ("old", "new"), twice, strict=True):
-        if double is not None:
-            raise ValueError(f"{called} has several rows with {key} {double!r}; ids must differ")
-    for key, called, some in zip(keys, ("new", "old"), lacking, strict=True):
-        if some:
-            raise ValueError(f"{called} has no row with {key} {some[0]!r} ({len(some)} are missing)")
-
-
-def open_frame(given: Any) -> Source | None:
-    """Return the source of a frame or mapping of columns; None for anything else."""
-    if isinstance(given, Mapping):
-        return Arrays({str(name): each for name, each in given.items()})
-    if type(given).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
-        from imbtorch.predictions.files import Relation
-
-        return Relation(given)
-    nw = importlib.import_module("narwhals")
+def as_array(name: str, given: Any) -> Array:
+    """Convert values to an array."""
+    if isinstance(given, Tensor):
+        dense = given.detach().cpu()
+        return (dense.float() if dense.dtype == bfloat16 else dense).numpy()
+    if given is None or isinstance(given, str):
+        raise TypeError(f"{name} must hold a value for each sample, got {given!r}; pass the column itself")
+    listed = isinstance(given, (list, tuple))
+    if listed and len(given) and isinstance(given[0], str):
+        return np.array(given, dtype=object)  # NumPy would turn numbers among strings into strings
     try:
-        frame = nw.from_native(given)
-    except TypeError:
-        return None
-    if isinstance(frame, nw.LazyFrame):
-        return Engine(frame)
-    if isinstance(frame, nw.DataFrame):
-        names = list(map(str, frame.columns))
-        return Arrays({name: frame[each].to_native() for name, each in zip(names, frame.columns, strict=True)})
+        arrow = {"zero_copy_only": False} if type(given).__module__.startswith("pyarrow") else {}
+        found: Array = given.to_numpy(**arrow) if hasattr(given, "to_numpy") else np.asarray(given)
+    except ValueError as error:
+        raise ValueError(f"{name} must be one column, or rows of equal length: {error}") from error
+    if found.ndim == 0:
+        raise TypeError(f"{name} must hold a value for each sample, got {given!r}")
+    masked = np.argwhere(np.ma.getmaskarray(given)) if isinstance(given, np.ma.MaskedArray) else ()
+    if len(masked):
+        raise ValueError(f"{name} has no value in row {int(masked[0][0])} ({len(masked)} values are masked)")
+    if found.dtype.kind == "U" and listed:
+        return np.array(given, dtype=object)
+    return _of_objects(name, found) if found.dtype == object and found.ndim == 1 and len(found) else found
+
+
+def _of_objects(name: str, given: Array) -> Array:
+    """Convert lists to rows, and objects that are floats to floats."""
+    if isinstance(given[0], (list, tuple, np.ndarray)):
+        return as_array(name, list(map(list, given)))
+    return given.astype(float) if type(given[0]) is float and set(map(type, given)) == {float} else given
+
+
+def column_of(name: str, given: Any) -> Column:
+    """Find the different values of a column.
+
+    Raises:
+        ValueError: for no values, and several columns.
+        TypeError: for values that cannot be compared.
+    """
+    order, values = _order(given), as_array(name, given)
+    if values.ndim != 1:
+        raise ValueError(f"{name} must be one column, [N], got the shape {list(values.shape)}")
+    if not len(values):
+        raise ValueError(f"{name} is empty, so there is nothing to report")
+    if values.dtype.kind in "iub" and order is None:
+        least, most = int(values.min()), int(values.max())
+        if most - least < NARROW:
+            shifted = values.astype(np.int64) - least
+            known = np.bincount(shifted).nonzero()[0]
+            place = np.zeros(most - least + 1, dtype=np.int64)
+            place[known] = np.arange(len(known))
+            levels = (known + least).tolist()
+            return Column(name, [bool(each) for each in levels] if values.dtype.kind == "b" else levels, place[shifted])
+    if values.dtype.kind in "iubf" and order is None:
+        unique, codes = np.unique(values, return_inverse=True)
+        return Column(name, unique.tolist(), codes)
+    listed = values.tolist()
+    try:
+        found = list(dict.fromkeys([*(order or ()), *listed]))
+        index = {each: at for at, each in enumerate(found)}
+        codes = np.fromiter(map(index.__getitem__, listed), np.int64, len(listed))
+    except TypeError as error:
+        raise TypeError(f"{name} must hold strings, integers or booleans: {error}") from error
+    return Column(name, found, codes, ordered=order is not None)
+
+
+def _order(given: Any) -> list[Any] | None:
+    """Return the categories of a column whose type orders them: ordered Categorical, Enum, ordered dictionary."""
+    kind: Any = getattr(given, "dtype", None)
+    if getattr(kind, "ordered", False) or type(kind).__name__ == "Enum":
+        return list(kind.categories)
+    if getattr(getattr(given, "type", None), "ordered", False):
+        parts = given.unify_dictionaries().chunks if hasattr(given, "chunks") else [given]
+        return list(parts[0].dictionary.to_pylist()) if parts else None
     return None
 
 
