@@ -22,7 +22,8 @@ differences of models, and a choice with one better candidate. Areas: scores of 
 distributions. Kept predictions: clusters in the choice of an epoch and in paired
 comparisons. Thresholds: the value at a threshold that was chosen on the same samples, and its gain over .5.
 Promises: in how many samples does ``ThresholdSweep.best(..., sure=)`` promise limits, and in how many wrongly? Sweeps
-with clusters: patients whose scores resemble each other. Seeds: means over seeds, and differences of two models.
+with clusters: patients whose scores resemble each other. Seeds: means over seeds, and differences of two models, equal
+and unequal, of independent samples and of clusters.
 Scores: differences of AUC and average precision of two models.
 """
 
@@ -34,7 +35,7 @@ import importlib.util
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -46,11 +47,13 @@ from unittest import mock
 import numpy as np
 import torch
 from scipy import stats
+from scipy.optimize import brentq
 from torch import Tensor
 from tqdm import tqdm
 
 import imbtorch
 from imbtorch.deciding.curves import area_interval, average_precision_interval
+from imbtorch.intervals.intervals import HEAVY, largest_cluster
 from imbtorch.statistics import (
     Interval,
     beats_baseline,
@@ -466,69 +469,125 @@ def compared(quick: bool, size: int, rare: int, spread: float, shared: float) ->
 
 # --- a gate ---------------------------------------------------------------------------------------------------------
 
-MARGIN = 0.01
-TESTS = ((300, 300), (540, 60), (580, 20), (480, 90, 30), (200, 120, 80, 60, 45, 35, 25, 15, 10, 10))
-DISAGREEMENTS = {  # name -> rate beyond the loss, how many times as high it is in rare classes, loss in these alone
-    "by the loss alone": (0, 1, False),
-    "by .02": (0.02, 1, False),
-    "by .02, in rare classes by .08": (0.02, 4, False),
-    "by .02, the loss in rare classes alone": (0.02, 1, True),
-    "in rare classes alone": (0, 1, True),
+TESTS = ((300, 300), (540, 60), (580, 20), (1425, 75), (2850, 150), (480, 90, 30))
+LONG_TEST = (200, 120, 80, 60, 45, 35, 25, 15, 10, 10)
+DISAGREEMENTS = {  # name -> rates beyond the loss in frequent and in rare classes, and shares of the loss in these
+    "by the loss alone": ((0, 0), (1, 1)),
+    "by .02": ((0.02, 0.02), (1, 1)),
+    "by .02, in rare classes by .08": ((0.02, 0.08), (1, 1)),
+    "by .02, the loss in rare classes": ((0.02, 0.02), (0, 1)),
+    "by .01 in frequent classes, the loss in rare ones": ((0.01, 0), (0, 1)),
+    "by the loss, three times as high in rare classes": ((0, 0), (1 / 3, 1)),
+    "in rare classes alone": ((0, 0), (0, 1)),
 }
+LOOKED_AT = ((1900, 100), (1600, 400), (9000, 1000))
 
 
 def gate(quick: bool, run: Run) -> str:
-    """How often a model that is worse by the margin is called not worse."""
+    """How often a model that is worse by the margin is called not worse, and an equal one."""
+    sets = 20 if quick else 300
     jobs = [
-        (quick, sizes, name)
-        for sizes, name in product(TESTS, DISAGREEMENTS)
+        (sets, sizes, "BA", 0.01, name)
+        for sizes, name in product((*TESTS, LONG_TEST), DISAGREEMENTS)
         if len(set(sizes)) > 1 or "rare" not in name
+    ]
+    jobs += [
+        (sets, sizes, measure, margin, name)
+        for sizes, margin in (((400, 20), 0.03), ((2850, 150), 0.01), ((480, 90, 30), 0.03))
+        for measure, name in product(("macro F1", "IAM"), DISAGREEMENTS)
     ]
     rows = run("gate", passed, jobs)
     columns = [
         "samples",
+        "measure",
+        "margin",
         "models disagree",
-        "half: not worse",
-        "undecided",
-        "differing: not worse",
+        "not worse",
         "undecided",
         "equal",
+        "no loss: not worse",
     ]
     text = (
-        "The new model is worse than the old one by .01 of balanced accuracy: in all classes, or in rare ones alone, "
-        "which have fewer samples than the mean class. Beyond that loss, the models disagree in the given share of "
-        "samples. A gate with a margin of .01 calls the model not worse if the 90% interval of paired_compare lies "
-        "above -.01, which should happen in .05 of the sets at most, and undecided if the interval holds -.01. Columns "
-        'of both priors, and the share of sets with equal predictions, of which prior="differing" says that they are '
-        "equal: models that disagree in rare classes alone are often not told apart by so few samples."
+        "The new model is worse than the old one by the margin: in all classes, or in rare ones alone, which have "
+        "fewer samples than the mean class. Beyond that loss, the models disagree in the given share of samples. A "
+        "gate calls the model not worse if the 90% interval of paired_compare lies above the margin, which should "
+        "happen in .05 of the sets, and undecided if the interval holds the margin; both are shares of the sets in "
+        "which a prediction differs. Equal: share of the other sets. No loss: share of the sets in which a prediction "
+        "differs that are called not worse if the models disagree likewise, but neither is better."
     )
-    return f"## A gate for new models\n\n{text}\n\n{markdown(columns, rows)}"
+    looked = run("looks", looks, [(sets, *each) for each in product(LOOKED_AT, ("by .02", "by the loss alone"))])
+    about = (
+        "Looks at a growing sample: the share of sets of which a model that is worse by .01 of balanced accuracy is "
+        "called not worse at one of 20 sizes up to the given one, evenly spaced, and at the last."
+    )
+    shown = ["samples", "models disagree", "one of 20 looks", "last look"]
+    return f"## A gate for new models\n\n{text}\n\n{markdown(columns, rows)}\n\n{about}\n\n{markdown(shown, looked)}"
 
 
-def passed(quick: bool, sizes: tuple[int, ...], name: str) -> list[str]:
-    """Row of the table of gates."""
-    sets, (base, times, alone), size = 20 if quick else 300, DISAGREEMENTS[name], len(sizes)
-    samples = torch.tensor(sizes)
-    rare = samples < samples.double().mean()
-    won = base * torch.where(rare, times, 1.0)
-    lost = won + (rare * MARGIN * size / rare.sum() if alone else MARGIN)
-    target = torch.arange(size).repeat_interleave(samples)
-    found = dict.fromkeys(product(("half", "differing"), ("not worse", "undecided")), 0)
-    equal = 0
-    for _ in range(sets):
+class Disagreement:
+    """Two models that disagree in given shares of each class, the new one worse by a margin."""
+
+    def __init__(self, sizes: tuple[int, ...], name: str, measure: str, margin: float) -> None:
+        self.samples, self.measure = torch.tensor(sizes), OVER_SEEDS[measure]
+        rare = (self.samples < self.samples.double().mean()).long()
+        rates, shares = (torch.tensor(each, dtype=torch.float64)[rare] for each in DISAGREEMENTS[name])
+        self.won = rates
+
+        def loss(times: float) -> float:
+            lost = rates + times * shares
+            return float(self.value(lost, rates) - self.value(rates, lost)) - margin
+
+        times = brentq(loss, 0, 0.8 / float(shares.max())) if margin else 0.0
+        self.lost = rates + times * shares
+
+    def value(self, won: Tensor, lost: Tensor) -> Tensor:
+        """Value of a model that wins some samples and loses others to the other model; .85 of the rest are right."""
+        return self.measure(expected(self.samples.double(), 0.85 * (1 - won - lost) + won, False))
+
+    def drawn(self, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Predictions of the new and of the old model."""
+        size = len(self.samples)
         drawn, wrong = torch.rand(len(target)), (target + torch.randint(1, size, (len(target),))) % size
         both = torch.where(torch.rand(len(target)) < 0.85, target, wrong)
-        of_old, of_new = drawn < lost[target], (drawn >= lost[target]) & (drawn < (lost + won)[target])
-        old = torch.where(of_old, target, torch.where(of_new, wrong, both))
-        new = torch.where(of_old, wrong, torch.where(of_new, target, both))
-        equal += bool((old == new).all())
-        for prior in ("half", "differing"):
-            arguments = {"level": 0.9, "draws": 500, "prior": prior}
-            interval = paired_compare("balanced_accuracy", new, old, target, size, **arguments).difference
-            found[prior, "not worse"] += bool(interval.low >= -MARGIN)
-            found[prior, "undecided"] += bool(interval.low < -MARGIN <= interval.high)
-    counted = [f"{each / sets:.3f}" for each in (*found.values(), equal)]
-    return [", ".join(map(str, sizes)), name, *counted]
+        lost = drawn < self.lost[target]
+        won = ~lost & (drawn < (self.lost + self.won)[target])
+        old = torch.where(lost, target, torch.where(won, wrong, both))
+        return torch.where(lost, wrong, torch.where(won, target, both)), old
+
+
+def not_worse(measure: str, margin: float, new: Tensor, old: Tensor, target: Tensor, size: int) -> tuple[bool, bool]:
+    """Whether a gate passes the new model, and whether it is undecided."""
+    interval = paired_compare(OVER_SEEDS[measure], new, old, target, size, level=0.9, draws=500).difference
+    return bool(interval.low >= -margin), bool(interval.low < -margin <= interval.high)
+
+
+def passed(sets: int, sizes: tuple[int, ...], measure: str, margin: float, name: str) -> list[str]:
+    """Row of the table of gates."""
+    target = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    found: dict[float, list[tuple[bool, bool]]] = {margin: [], 0.0: []}
+    for worse, verdicts in found.items():
+        models = Disagreement(sizes, name, measure, worse)
+        for _ in range(sets if bool(models.won.any()) or worse else 0):
+            new, old = models.drawn(target)
+            if not bool((new == old).all()):
+                verdicts.append(not_worse(measure, margin, new, old, target, len(sizes)))
+    at_margin = [f"{share:.3f}" for share in np.mean(found[margin], 0)] if found[margin] else ["-", "-"]
+    equal = f"{1 - len(found[margin]) / sets:.3f}"
+    none = f"{np.mean(found[0.0], 0)[0]:.3f}" if found[0.0] else "-"
+    return [", ".join(map(str, sizes)), measure, f"{margin:g}", name, *at_margin, equal, none]
+
+
+def looks(sets: int, sizes: tuple[int, ...], name: str) -> list[str]:
+    """Row of the table of looks."""
+    models, found = Disagreement(sizes, name, "BA", 0.01), []
+    for _ in range(sets):
+        target = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))[torch.randperm(sum(sizes))]
+        new, old = models.drawn(target)
+        ends = [sum(sizes) * number // 20 for number in range(1, 21)]
+        some = [each for each in ends if len(target[:each].unique()) == len(sizes)]
+        passes = [not_worse("BA", 0.01, new[:end], old[:end], target[:end], len(sizes))[0] for end in some]
+        found.append((any(passes), passes[-1]))
+    return [", ".join(map(str, sizes)), name, *(f"{share:.3f}" for share in np.mean(found, 0))]
 
 
 # --- clusters -------------------------------------------------------------------------------------------------------
@@ -619,13 +678,15 @@ def clusters(quick: bool, run: Run) -> str:
     )
     odd = run("odd clusters", of_odd_clusters, [(sets // 2, kind) for kind in ODD])
     about_odd = (
-        f"{sets // 2} sets. Sizes are equal or of a Pareto distribution (shape 1.5, 10 to 5,000 samples), where "
-        "recalls may fall by 0.15 from 10 samples to 100, and again to 1,000. Positives lie in all clusters or a few. "
-        "Coverage of recalls and balanced accuracy; how often the text names the largest cluster: of all sets, and of "
-        "the sets that miss the balanced accuracy."
+        f"{sets // 2} sets. Sizes are equal, of a Pareto distribution (its shape is given; 10 to 5,000 samples), or "
+        "equal but for a few large ones. Recalls may fall by 0.15 from 10 samples to 100, and again to 1,000. "
+        "Positives lie in all clusters or a few. Coverage of recalls and averages by bootstrap, and of the difference "
+        f"of balanced accuracy by paired_compare ({sets // 4} sets) from a poorer model whose recalls do not fall. How "
+        "often the text names the largest cluster, of all sets and of those that miss the balanced accuracy, and how "
+        "often a warning does."
     )
     columns_odd = ["clusters", "samples", "holding positives", "falls", "correlation", "TNR", "TPR"]
-    columns_odd += ["covered: TNR", "TPR", "balanced accuracy", "named", "of misses"]
+    columns_odd += ["covered: TNR", "TPR", "BA", "macro F1", "IAM", "paired: BA", "named", "of misses", "warned"]
     labels = run("labels", labelled, [(2 * sets // 5, *each) for each in product((50, 200), (5, 20), (0.0, 0.3, 0.8))])
     about = (
         "Labels with a tenth of positives, TPR 0.7 and TNR 0.95 on average; the difficulty of a sample is common to "
@@ -643,7 +704,7 @@ def clusters(quick: bool, run: Run) -> str:
 
 
 class Odd(NamedTuple):
-    """Kind of clusters: few with recalls near one, some that hold all positives, or of Pareto sizes."""
+    """Kind of clusters: few with recalls near one, some that hold all positives, or of very different sizes."""
 
     number: int
     size: int = 50  # 0: of a Pareto distribution
@@ -652,20 +713,34 @@ class Odd(NamedTuple):
     correlation: float = 0.2
     tnr: float = 0.9
     tpr: float = 0.7
+    shape: float = 1.5  # of the Pareto distribution
+    large: int = 0  # clusters 75 times as large as the others
 
     def drawn(self, random: np.random.Generator, sets: int) -> Tensor:
         """Counts ``[sets, number, 2, 2]``."""
-        shape, strength = (sets, self.number), (1 - self.correlation) / self.correlation
-        sizes = np.full(shape, self.size)
+        shape = (sets, self.number)
+        sizes = np.where(np.arange(self.number) < self.large, 75 * self.size, self.size) + np.zeros(shape, int)
         if not self.size:
-            sizes = np.minimum(10 * (random.pareto(1.5, shape) + 1), 5000).astype(int)
-        share = random.beta(0.3 * strength, 0.7 * strength, shape)
+            sizes = np.minimum(10 * (random.pareto(self.shape, shape) + 1), 5000).astype(int)
+        share = random.beta(0.3 * self.strength, 0.7 * self.strength, shape)
         if self.holding:
             share = np.where(random.random(shape).argsort(1) < self.holding, 0.4, 0.0)
-        positives, rows = random.binomial(sizes, share), []
-        fall = 0.15 * np.clip(np.log10(sizes / 10), 0, 2) * self.falls
-        for totals, mean in ((sizes - positives, self.tnr - fall), (positives, self.tpr - fall)):
-            right = random.binomial(totals, random.beta(mean * strength, (1 - mean) * strength))
+        positives = random.binomial(sizes, share)
+        return self.predicted(random, np.stack((sizes - positives, positives)))
+
+    @property
+    def strength(self) -> float:
+        """Sum of the parameters of the beta distributions."""
+        return (1 - self.correlation) / self.correlation
+
+    def predicted(self, random: np.random.Generator, actual: np.ndarray, falls: bool | None = None) -> Tensor:
+        """Counts ``[..., 2, 2]`` of a model, given negatives and positives ``[2, ...]`` of clusters."""
+        fall = (
+            0.15 * np.clip(np.log10(np.maximum(actual.sum(0), 1) / 10), 0, 2) * (self.falls if falls is None else falls)
+        )
+        rows = []
+        for totals, mean in zip(actual, (self.tnr - fall, self.tpr - fall), strict=True):
+            right = random.binomial(totals, random.beta(mean * self.strength, (1 - mean) * self.strength))
             rows.append((right, totals - right))
         (tn, fp), (tp, fn) = rows
         return torch.from_numpy(np.stack((np.stack((tn, fp), -1), np.stack((fn, tp), -1)), -2))
@@ -678,8 +753,16 @@ ODD = (
     *(Odd(30, holding=holding) for holding in (2, 3, 5)),
     Odd(100, 20, holding=4),
     *(Odd(number, 0, correlation=0.1, tnr=0.95, tpr=0.8) for number in (30, 100)),
-    *(Odd(number, 0, falls=True, correlation=0.1, tnr=0.95, tpr=0.8) for number in (30, 100, 300)),
+    *(Odd(number, 0, falls=True, correlation=0.1, tnr=0.95, tpr=0.8) for number in (30, 100, 300, 1000)),
+    *(Odd(100, 0, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, shape=each) for each in (1.2, 2.0, 3.0)),
+    *(Odd(number, 4, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, large=2) for number in (30, 60)),
 )
+MEASURED_ODD: Measures = {
+    "recall": partial(imbtorch.recall, average="none"),
+    "BA": imbtorch.balanced_accuracy,
+    "macro F1": AVERAGES["macro F1"],
+    "IAM": imbtorch.imbalance_accuracy,
+}
 
 
 def of_odd_clusters(sets: int, kind: Odd) -> list[str]:
@@ -689,20 +772,48 @@ def of_odd_clusters(sets: int, kind: Odd) -> list[str]:
     assert isinstance(total, Tensor)
     counts = kind.drawn(random, sets)
     counts = counts[(counts.sum((1, -1)) > 0).all(-1)]
-    measures = {"recall": partial(imbtorch.recall, average="none"), "BA": imbtorch.balanced_accuracy}
-    each = [bootstrap(measures, part, 500, clusters=True) for part in counts]
+    each = [bootstrap(MEASURED_ODD, part, 500, clusters=True) for part in counts]
+    held = {}
+    for name, measure in MEASURED_ODD.items():
+        low, high = (torch.stack([getattr(part[name], at) for part in each]) for at in ("low", "high"))
+        held[name] = (low <= measure(total)) & (measure(total) <= high)
     named = torch.tensor(["largest" in part["BA"].method for part in each])
-    ends = {
-        name: [torch.stack([getattr(part[name], at) for part in each]) for at in ("low", "high")] for name in measures
-    }
-    held = {
-        name: (low <= measures[name](total)) & (measures[name](total) <= high) for name, (low, high) in ends.items()
-    }
-    row = [f"{kind.number}", f"{kind.size}" if kind.size else "Pareto", f"{kind.holding}" if kind.holding else "all"]
-    row += ["yes" if kind.falls else "no", f"{kind.correlation:g}", f"{kind.tnr:g}", f"{kind.tpr:g}"]
-    row += [f"{share:.3f}" for share in (*held["recall"].double().mean(0).tolist(), held["BA"].double().mean().item())]
-    misses = named[~held["BA"]]
-    return [*row, f"{named.double().mean():.2f}", f"{misses.double().mean():.2f}" if len(misses) else "-"]
+    warned = torch.tensor([bool(largest_cluster(part.sum((-1, -2)), HEAVY)) for part in counts])
+    sizes = f"{kind.size}" if kind.size else f"Pareto, {kind.shape:g}"
+    sizes += f", {kind.large} of {75 * kind.size}" if kind.large else ""
+    row = [f"{kind.number}", sizes, f"{kind.holding}" if kind.holding else "all", "yes" if kind.falls else "no"]
+    row += [f"{each:g}" for each in (kind.correlation, kind.tnr, kind.tpr)]
+    row += [f"{share:.3f}" for found in held.values() for share in found.double().mean(0).reshape(-1).tolist()]
+    row += [paired_with_odd(sets // 2, kind, total, random) if kind.large or not kind.size else "-"]
+    missed = named[~held["BA"]].double()
+    row += [f"{named.double().mean():.2f}", f"{missed.mean():.2f}" if len(missed) else "-"]
+    return [*row, f"{warned.double().mean():.2f}"]
+
+
+def paired_with_odd(sets: int, kind: Odd, total: Tensor, random: np.random.Generator) -> str:
+    """Coverage of the difference of balanced accuracy from a model that does not depend on sizes."""
+    actual = total.sum(-1).numpy()
+    other = expected(torch.from_numpy(actual).double(), torch.tensor([kind.tnr, kind.tpr]).double() - 0.1, False)
+    true, held = (imbtorch.balanced_accuracy(total) - imbtorch.balanced_accuracy(other)).item(), []
+    poorer = kind._replace(tnr=kind.tnr - 0.1, tpr=kind.tpr - 0.1)
+    while len(held) < sets:
+        counts = kind.drawn(random, 1)[0]
+        if not bool(counts.sum((0, -1)).all()):
+            continue
+        both = [counts, poorer.predicted(random, counts.sum(-1).numpy().T, falls=False)]
+        ids = torch.arange(kind.number).repeat_interleave(counts.sum((-1, -2)))
+        target = torch.cat([torch.arange(2).repeat_interleave(each) for each in counts.sum(-1)])
+        preds = [torch.cat([torch.arange(2).repeat_interleave(row) for row in each.flatten(0, 1)]) for each in both]
+        preds = [shuffled_within(each, 2 * ids + target) for each in preds]
+        found = paired_compare("balanced_accuracy", *preds, target, 2, draws=400, cluster=ids)
+        held.append(inside(found.difference, true))
+    return f"{np.mean(held):.3f}"
+
+
+def shuffled_within(values: Tensor, groups: Tensor) -> Tensor:
+    """Shuffle values within sorted groups."""
+    order = torch.randperm(len(values))
+    return values[order[groups[order].argsort(stable=True)]]
 
 
 def clustered(sets: int, some: int, kind: Clustered) -> list[str]:
@@ -1267,6 +1378,7 @@ FEW_POSITIVES = (
     ("wide positives", 0.85, 10, 300),
     *(("normal", 0.85, positives, 300) for positives in (10, 20, 50)),
 )
+NO_GAIN = (("normal", 0.85, 30, 300), ("normal", 0.85, 60, 200), ("normal", 0.96, 30, 300))
 CHOSEN_BY: Measures = {
     "f1": partial(imbtorch.f_score, average="binary"),
     "mcc": imbtorch.matthews_corrcoef,
@@ -1279,6 +1391,7 @@ def chosen_thresholds(quick: bool, run: Run) -> str:
     """Coverage and bias of the value at the chosen threshold, and of its gain over .5."""
     sets = 4 if quick else 150
     rows = run("thresholds", of_chosen, [(sets, *case, name) for case in FEW_POSITIVES for name in CHOSEN_BY])
+    none = run("no gain", of_chosen, [(sets, *case, name, True) for case in NO_GAIN for name in CHOSEN_BY])
     columns = ["scores", "AUC", "positives", "measure", "true", "logged", "corrected", "covered", "width"]
     columns += ["gain: true", "corrected", "covered", "width"]
     text = (
@@ -1287,26 +1400,36 @@ def chosen_thresholds(quick: bool, run: Run) -> str:
         '`ThresholdSweep.interval("value")`, less the true one. Gain: the same of `ThresholdSweep.gain`, over a '
         "threshold of 0.5, which is the mean score of negatives."
     )
-    return f"## Chosen thresholds\n\n{text}\n\n{markdown(columns, rows)}"
+    about = (
+        "The same where nothing can be gained: scores are shifted so that 0.5 is the best threshold of the population."
+    )
+    return f"## Chosen thresholds\n\n{text}\n\n{markdown(columns, rows)}\n\n{about}\n\n{markdown(columns, none)}"
 
 
-def of_chosen(sets: int, family: str, area: float, positives: int, size: int, name: str) -> list[str]:
-    """Row of the table of chosen thresholds."""
+def of_chosen(
+    sets: int, family: str, area: float, positives: int, size: int, name: str, none: bool = False
+) -> list[str]:
+    """Row of the table of chosen thresholds; with ``none`` a threshold of 0.5 is the best one."""
     rng, scores, share = np.random.default_rng(torch.initial_seed()), scores_of(family, area), positives / size
-    measure = CHOSEN_BY[name]
+    measure, best = CHOSEN_BY[name], 0.0
+
+    def counts_at(cuts: Sequence[float]) -> Tensor:
+        rates = torch.tensor([[float(each.sf(cut)) for each in scores] for cut in cuts], dtype=torch.float64)
+        return torch.stack((1 - rates, rates), -1) * torch.tensor([[1 - share], [share]], dtype=torch.float64)
+
+    if none:
+        grid = np.linspace(-3, 6, 1801).tolist()
+        best = grid[int(measure(counts_at(grid)).argmax())]
     sweep, found = imbtorch.ThresholdSweep(name, logits=True), list[Tensor]()
     while len(found) < sets:
         target = rng.random(size) < share
         if not target.any():
             continue
-        drawn = np.where(target, *(each.rvs(size, random_state=rng) for each in scores[::-1])).clip(-90, 90)
+        drawn = np.where(target, *(each.rvs(size, random_state=rng) for each in scores[::-1])).clip(-90, 90) - best
         sweep.reset()
         sweep.update(torch.from_numpy(drawn), torch.from_numpy(target).long())
         logged, result = sweep.compute(), sweep.result()
-        cuts = float(logged["threshold"].double().logit()), 0.0
-        rates = torch.tensor([[float(each.sf(cut)) for each in scores] for cut in cuts], dtype=torch.float64)
-        counts = torch.stack((1 - rates, rates), -1) * torch.tensor([[1 - share], [share]], dtype=torch.float64)
-        true, plain = measure(counts)
+        true, plain = measure(counts_at((float(logged["threshold"].double().logit()) + best, best)))
         held = result._held_out(0, result._histogram, None)  # takes most of the time
         with mock.patch.object(type(result), "_held_out", return_value=held):
             value, gain = result.interval("value"), result.gain()
@@ -1587,7 +1710,33 @@ def seeds(quick: bool, run: Run) -> str:
         "and new samples. Shared and own: how often that of the difference of two models of equal expectation covers "
         "0, if both have the same number of each sample, and if each has its own."
     )
-    return f"## Means over seeds\n\n{text}\n\n{markdown(columns, rows)}"
+    about = (
+        f"{sets} sets. Recalls of the rare classes (all classes of ten, and .95 of the frequent one of two) differ "
+        "between both models. A model errs where a normal number is too high; the shared part of its variance belongs "
+        "to the sample and is common to all seeds of both models. How often the interval of the difference covers the "
+        "true one, and its mean width."
+    )
+    unequal = run("unequal seeds", over_unequal_seeds, [(sets, *case) for case in UNEQUAL_SEEDS])
+    measured = [f"{name}: {what}" for name in OVER_SEEDS for what in ("difference", "width")]
+    clustered_ = run("seeds of clusters", over_clusters, [(2 * sets // 3, *case) for case in CLUSTERED_SEEDS])
+    about_clusters = (
+        f"{2 * sets // 3} sets of clusters of ten samples, five seeds; a quarter of the samples is positive. A cluster "
+        "has samples of both classes, or of one. The shares of the variance are those of the cluster and class, of "
+        "these and the model, and of the sample; the rest belongs to sample and seed."
+    )
+    names = ["mean", "difference", "mean without ids"]
+    return "\n\n".join(
+        [
+            f"## Means over seeds\n\n{text}\n\n{markdown(columns, rows)}",
+            f"### Unequal models over seeds\n\n{about}",
+            markdown(["classes", "rare", "recall of a", "of b", "shared", "seeds", "deviation", *measured], unequal),
+            f"### Seeds and clusters\n\n{about_clusters}",
+            markdown(
+                ["clusters", "classes of one", "a", "b", "parts", *(f"{m}: {n}" for m in OVER_SEEDS for n in names)],
+                clustered_,
+            ),
+        ]
+    )
 
 
 def over_seeds(sets: int, name: str, number: int, deviation: float) -> list[str]:
@@ -1618,6 +1767,95 @@ def over_seeds(sets: int, name: str, number: int, deviation: float) -> list[str]
             covered[each, "mean"] += bool(mean.low <= true[each] <= mean.high) * (not own)
             covered[each, "own" if own else "shared"] += bool(difference.low <= 0 <= difference.high)
     return [name, str(number), f"{deviation:g}", *(f"{each / sets:.3f}" for each in covered.values())]
+
+
+RARE_SEEDS = ((8, 0.97, 0.87), (15, 0.97, 0.87), (15, 0.8, 0.6), (40, 0.995, 0.95))
+UNEQUAL_SEEDS = (  # classes, samples of the rarest, recalls of both models, shared part, seeds, deviation
+    *((2, *case, shared, number, 0.0) for case in RARE_SEEDS for shared in (0.9, 0.5) for number in (3, 10)),
+    *((2, 15, 0.97, 0.87, shared, 5, 0.03) for shared in (0.9, 0.5)),
+    *((10, 8, 0.95, 0.8, shared, number, 0.0) for shared in (0.9, 0.5) for number in (3, 10)),
+    *((10, 8, 0.9, 0.8, shared, 5, 0.03) for shared in (0.9, 0.5)),
+)
+
+
+def over_unequal_seeds(
+    sets: int, size: int, rare: int, first: float, second: float, shared: float, number: int, deviation: float
+) -> list[str]:
+    """Row of the table of unequal models."""
+    samples = torch.tensor([250 - rare, rare])
+    if size > 2:
+        samples = torch.logspace(2, math.log10(rare), size).round().long()
+    recalls = torch.tensor([[first], [second]], dtype=torch.float64).repeat(1, size)
+    if size == 2:
+        recalls[:, 0] = 0.95
+    grid = torch.tensor(stats.norm.ppf((np.arange(400) + 0.5) / 400)) * deviation
+    counts = [
+        torch.stack([expected(samples.double(), (each + shift).clamp(0.01, 0.995), False) for shift in grid])
+        for each in recalls
+    ]
+    of_each = {name: [measure(each).mean().item() for each in counts] for name, measure in OVER_SEEDS.items()}
+    true = {name: values[0] - values[1] for name, values in of_each.items()}
+    target = torch.arange(size).repeat_interleave(samples)
+    found = []
+    for _ in range(sets):
+        common, runs = math.sqrt(shared) * torch.randn(len(target)), {}
+        for name, each in zip("ab", recalls, strict=True):
+            rates = (each + deviation * torch.randn(number, 1).double()).clamp(0.01, 0.995)
+            drawn = common + math.sqrt(1 - shared) * torch.randn(number, len(target))
+            other = (target + torch.randint(1, size, drawn.shape)) % size
+            runs[name] = list(torch.where(drawn < torch.special.ndtri(rates)[:, target], target, other))
+        row: list[float] = []
+        for name, measure in OVER_SEEDS.items():
+            interval = over_runs(runs, target, measure, num_classes=size, draws=400).differences["a", "b"]
+            row += [inside(interval, true[name]), (interval.high - interval.low).item()]
+        found.append(row)
+    about = [str(size), str(rare), f"{first:g}", f"{second:g}", f"{shared:g}", str(number), f"{deviation:g}"]
+    return [*about, *(f"{each:.3f}" for each in np.mean(found, 0))]
+
+
+CLUSTERED_SEEDS = tuple(  # clusters, of one class, recalls of both models, parts of the variance
+    (number, apart, *case)
+    for number in (15, 40, 100)
+    for case in (
+        (((0.9, 0.7), (0.9, 0.7)), (0.7, 0.1, 0.1)),
+        (((0.95, 0.95), (0.95, 0.85)), (0.7, 0.1, 0.1)),
+        (((0.95, 0.95), (0.95, 0.85)), (0.2, 0.1, 0.4)),
+    )
+    for apart in (False, True)
+)
+
+
+def over_clusters(
+    sets: int, number: int, apart: bool, recalls: tuple[tuple[float, ...], ...], parts: tuple[float, ...]
+) -> list[str]:
+    """Row of the table of seeds and clusters."""
+    shares = torch.tensor([0.75, 0.25])
+    expected_of = [expected(shares.double(), torch.tensor(each).double(), False) for each in recalls]
+    values = [{name: measure(each) for name, measure in OVER_SEEDS.items()} for each in expected_of]
+    ids, found = torch.arange(number).repeat_interleave(10), []
+    while len(found) < sets:
+        share = (torch.rand(number) < 0.25).float() if apart else beta(0.25, 0.2, (number,)).float()
+        target = (torch.rand(len(ids)) < share[ids]).long()
+        if not 0 < int(target.sum()) < len(target):
+            continue
+        common = math.sqrt(parts[0]) * torch.randn(number, 2)[ids, target] + math.sqrt(parts[2]) * torch.randn(len(ids))
+        runs = {}
+        for name, each in zip("ab", recalls, strict=True):
+            own = math.sqrt(parts[1]) * torch.randn(number, 2)[ids, target]
+            drawn = common + own + math.sqrt(1 - sum(parts)) * torch.randn(5, len(ids))
+            runs[name] = list(torch.where(drawn < torch.special.ndtri(torch.tensor(each))[target], target, 1 - target))
+        row = []
+        for name, measure in OVER_SEEDS.items():
+            compared = partial(over_runs, runs, target, measure, num_classes=2, draws=300)
+            with_ids, alone, true = compared(cluster=ids), compared(), [each[name].item() for each in values]
+            row += [
+                inside(with_ids.models["a"], true[0]),
+                inside(with_ids.differences["a", "b"], true[0] - true[1]),
+                inside(alone.models["a"], true[0]),
+            ]
+        found.append(row)
+    about = [str(number), "one" if apart else "both", *(", ".join(f"{x:g}" for x in each) for each in recalls)]
+    return [*about, " ".join(f"{100 * each:g}" for each in parts), *(f"{each:.3f}" for each in np.mean(found, 0))]
 
 
 # --- scores of two models -------------------------------------------------------------------------------------------
@@ -1825,6 +2063,7 @@ class Run(NamedTuple):
 
 
 def seeded(function: Callable[..., Any], seed: int, job: tuple[Any, ...]) -> Any:
+    warnings.filterwarnings("ignore", ".* the largest of", UserWarning)
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     np.random.seed(seed)  # noqa: NPY002  the peers draw from it

@@ -350,8 +350,8 @@ def _check_marks(target: Column, classes: Classes, places: Sequence[int], predic
         marks = marks if rest and min(rest) >= 0 and max(rest) < max(MARKS) - 1 else []
     for at in marks[:1]:
         raise ValueError(
-            f"{target.name} holds {keys[at]!r}{target.where([at])}, which no prediction does; if it marks rows without a "
-            f"class, leave them out by ignore={keys[at]!r}; if it is a class, name all classes by class_names=[...]"
+            f"{target.name} holds {keys[at]!r}{target.where([at])}, which no prediction does; if it marks rows without "
+            f"a class, leave them out by ignore={keys[at]!r}; if it is a class, name all classes by class_names=[...]"
         )
 
 

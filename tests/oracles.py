@@ -421,30 +421,9 @@ FACTS: dict[str, Facts] = {
 }
 
 
-STUDIED = {  # names of the measures in the studies of examples/
-    "accuracy": "Accuracy",
-    "balanced_accuracy": "BalancedAccuracy",
-    "macro_f1": "FScore",
-    "mcc": "MatthewsCorrCoef",
-    "gmean": "GeometricMean",
-    "iam": "ImbalanceAccuracy",
-}
-
-
 def exact(name: str, matrix: Matrix, **arguments: Any) -> Value:
     """Exact value of a measure by its name."""
     return FACTS[name].reference(matrix, **arguments)
-
-
-def soft_counts(probabilities: Sequence[Sequence[float]], target: Sequence[int]) -> list[list[Fraction]]:
-    """Counts to which each sample adds its probabilities of the classes that have targets or predictions."""
-    present = {*target, *(row.index(max(row)) for row in probabilities)}
-    size = len(probabilities[0])
-    counts = [[Fraction(0)] * size for _ in range(size)]
-    for row, true in zip(probabilities, target, strict=True):
-        for column in present:
-            counts[true][column] += Fraction(row[column])
-    return [[quotient(target.count(true) * cell, sum(row)) for cell in row] for true, row in enumerate(counts)]
 
 
 def number(value: Value) -> Any:

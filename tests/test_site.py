@@ -101,7 +101,7 @@ def test_pages_show_values_of_arguments_and_lead_to_related_pages(site):
     assert "_images/Recall.png" in recall
     sweep = (site / "api" / "metrics" / "ThresholdSweep.html").read_text(encoding="utf-8")
     assert "guide.html#rare-events-with-a-threshold" in sweep
-    assert "../../threshold_study.html" in sweep
+    assert "../../choices.html" in sweep
     measures = (site / "measures.html").read_text(encoding="utf-8")
     assert 'href="api/measures/recall.html#imbtorch.recall"' in measures
     assert measures.count("<math") > 29

@@ -23,7 +23,6 @@ from scipy import stats
 
 HERE = Path(__file__).parent
 FIGURES = HERE.parent / "figures"
-OLDER = HERE.parent / "monitor_study" / "sets.csv"
 STRATA = ("two", "three to nine", "ten and more")
 REGIMES = ("constant", "falling", "short", "weighted", "pretrained")
 MEASURES = ("balanced_accuracy", "macro_f1", "mcc", "iam", "accuracy", "gmean")
@@ -76,8 +75,8 @@ class Values:
             self.cells = {tuple(row[name] for name in KEY): row for row in csv.DictReader(file)}
         self.run = sorted({key[0] for key in self.cells}, key=list(self.tasks).index)
         self.large = [task for task in self.run if any(key[0] == task and key[2] == "1000" for key in self.cells)]
-        with OLDER.open(encoding="utf-8", newline="") as file:
-            self.rarest = {row["set"]: int(row["rarest_validation"]) for row in csv.DictReader(file)} | {"digit": 15}
+        with (HERE / "rare.csv").open(encoding="utf-8", newline="") as file:
+            self.rare = {row["task"]: int(row["rare"]) for row in csv.DictReader(file)}
 
     def among(self, stratum: str | None) -> list[str]:
         """Tasks of a stratum, None for all."""
@@ -174,6 +173,13 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     return "\n".join([f"### {title}", "", *lines, ""])
 
 
+def write_tables(path: Path, text: str) -> None:
+    """Print the tables, and write them below what is written by hand in a file."""
+    above = path.read_text(encoding="utf-8").split(MARK)[0] if path.exists() else ""
+    path.write_text(f"{above}{MARK}\n\n{text}", encoding="utf-8")
+    print(text)
+
+
 def array(found: dict[str, float]) -> Array:
     """Values of the units."""
     return np.array(list(found.values()))
@@ -266,7 +272,7 @@ def by_rarity(values: Values) -> str:
         for measure in MEASURES:
             cells = []
             for low, high in bounds:
-                tasks = [task for task in values.among(STRATA[0]) if low <= values.rarest[task] < high]
+                tasks = [task for task in values.among(STRATA[0]) if low <= values.rare[task] < high]
                 cells.append(told(array(values.by_unit(values.difference(pair, measure), tasks))))
             rows.append([named(pair), NAMES[measure], *cells])
     title = "Two classes, by rare validation samples, falling rate"
@@ -495,11 +501,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE, help="folder of results.csv and of results.md")
     parser.add_argument("--figures", type=Path, help="folder of the pictures; by default examples/figures, or --out")
     arguments = parser.parse_args()
-    path = arguments.out / "results.md"
-    above = path.read_text(encoding="utf-8").split(MARK)[0] if path.exists() else ""
-    text = tables(arguments.out)
-    path.write_text(f"{above}{MARK}\n\n{text}", encoding="utf-8")
-    print(text)
+    write_tables(arguments.out / "results.md", tables(arguments.out))
     figures = arguments.figures or (FIGURES if arguments.out == HERE else arguments.out)
     draw_rule(arguments.out, figures / "decision_rule.png")
     draw_epochs(arguments.out, figures / "decision_epochs.png")

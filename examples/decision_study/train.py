@@ -19,13 +19,16 @@ import os
 import time
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import tasks as study
 import torch
-from run import STUDY, network_of
-from tasks import IGNORED, Data, Part, Task, monitor_study
+from keel import scaled, split
+from networks import SETTINGS, logits_of, network_of, trained_together
+from pools import IGNORED, Data, Part
+from tasks import Task
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -66,7 +69,7 @@ def log_probabilities(model: nn.Module, part: Part) -> Tensor:
 
 def trained(data: Data, pool: str, regime: str, seed: int, epochs: int, start: nn.Module | None) -> Iterator[nn.Module]:
     """Train a network of a pool's task; yield it after each epoch. Regimes of a seed share weights and order."""
-    settings = STUDY[pool]
+    settings = SETTINGS[pool]
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
     model = network_of(settings.network, data)
@@ -101,7 +104,7 @@ def pretrained(pool: str, folder: Path) -> nn.Module:
         *_, model = trained(data, base, "falling", 0, PRETRAINED_EPOCHS[base], None)
         torch.save(model.state_dict(), path.with_suffix(".part"))
         os.replace(path.with_suffix(".part"), path)
-    model = network_of(STUDY[base].network, data)
+    model = network_of(SETTINGS[base].network, data)
     model.load_state_dict(torch.load(path, weights_only=True))
     return model
 
@@ -132,39 +135,24 @@ def of_pool(task: Task, regime: str, seeds: Sequence[int], epochs: int, folder: 
 
 def of_keel(task: Task, regime: str, seeds: Sequence[int], epochs: int) -> dict[str, Tensor]:
     """Predictions of a KEEL set: all seeds are trained at once, as one model with a leading dimension."""
-    older, data = monitor_study(), study.keel_sets()[task.name]
+    data = study.keel_sets()[task.name]
     parts: list[list[tuple[Tensor, Tensor]]] = []
     for seed in seeds:
-        indices = older.split(data.target, torch.Generator().manual_seed(seed))
-        features = older.scaled(data.features, indices[0])
+        indices = split(data.target, torch.Generator().manual_seed(seed))
+        features = scaled(data.features, indices[0])
         parts.append([(features[some], data.target[some]) for some in indices])
     (x, y), (pool, pool_target), (test, test_target) = (
         tuple(torch.stack(some) for some in zip(*of_seeds, strict=True)) for of_seeds in zip(*parts, strict=True)
     )
     counts = functional.one_hot(y, task.classes).sum(1)
     weights = class_weights(regime, counts)
-    sizes = (x.shape[-1], older.WIDTH, older.WIDTH, task.classes)
-    parameters = [
-        torch.stack(some).requires_grad_()
-        for some in map(list, zip(*(older.initial(seed, sizes) for seed in seeds), strict=True))
-    ]
-    optimizer = torch.optim.AdamW(parameters, KEEL_RATE, weight_decay=0.0, fused=True)
-    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-    every, samples = torch.arange(len(seeds))[:, None], y.shape[1]
-    batch_size = max(FEWEST, -(-samples // STEPS))
-    steps, step = epochs * -(-samples // batch_size), 0
     held, tested = [], []
-    for _ in range(epochs):
-        orders = torch.stack([torch.randperm(samples, generator=each) for each in generators])
-        for batch in orders.split(batch_size, 1):
-            optimizer.param_groups[0]["lr"] = rate_at(regime, KEEL_RATE, step, steps)
-            optimizer.zero_grad()
-            older.losses(older.logits_of(parameters, x[every, batch]), y[every, batch], weights).sum().backward()
-            optimizer.step()
-            step += 1
+    batch_size = max(FEWEST, -(-y.shape[1] // STEPS))
+    rate = partial(rate_at, regime, KEEL_RATE)
+    for parameters in trained_together((x, y), weights, seeds, batch_size, epochs, rate):
         with torch.inference_mode():
-            held.append(older.logits_of(parameters, pool).log_softmax(-1))
-            tested.append(older.logits_of(parameters, test).log_softmax(-1))
+            held.append(logits_of(parameters, pool).log_softmax(-1))
+            tested.append(logits_of(parameters, test).log_softmax(-1))
     shares = functional.one_hot(test_target, task.classes).double().mean(1)
     targets = {"pool_target": pool_target, "test_target": test_target, "counts": counts, "shares": shares}
     return targets | {"pool": torch.stack(held, 1), "test": torch.stack(tested, 1), "rescaled": torch.tensor(False)}

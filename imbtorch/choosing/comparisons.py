@@ -4,32 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
+from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
 from imbtorch.compat import warn_caller
-from imbtorch.counting.arguments import (
-    check_class_indices,
-    check_tensor,
-    checked_ids,
-    computed_on_cpu,
-    spread,
-    whole_number,
-)
-from imbtorch.counting.kernels import integers
+from imbtorch.counting.arguments import check_tensor, computed_on_cpu
 from imbtorch.counts import Measure, check_choice, check_square, ratio
 from imbtorch.deciding.curves import area_interval, average_precision
 from imbtorch.intervals.draws import AGREE, DIFFER, Prior, Totals, chunks, gammas, normal_quantile, worth_of_hits
 from imbtorch.intervals.intervals import (
+    TOO_NARROW,
     Interval,
     check_draws,
     class_shares,
     interval_texts,
+    largest_cluster,
     posterior,
     quantiles,
     values,
+    warn_of_large_cluster,
 )
 from imbtorch.measures.named import Measured, measure_of_counts, measure_text, measures_of_counts
 from imbtorch.measures.traits import direction_of
@@ -151,7 +147,8 @@ POSITIONS = (
     "paired_compare: samples have several positions, such as pixels, but no clusters, so the interval treats all "
     "positions as independent and is too narrow; pass cluster=torch.arange(len(target)), or the id of each patient"
 )
-PairedPrior: TypeAlias = Literal["half", "differing"]
+PRIOR = 2 * (AGREE + DIFFER)  # samples of a class
+SPARE = 0.5  # samples by which a bound allows for more than the prior, as an exact bound of a share does
 
 
 @dataclass(frozen=True)
@@ -253,7 +250,9 @@ def compare(
     assert b.draws is not None
     below = ((a.estimate - a.low) ** 2 + (b.high - b.estimate) ** 2).sqrt()
     above = ((a.high - a.estimate) ** 2 + (b.estimate - b.low) ** 2).sqrt()
-    return _comparison(a.estimate - b.estimate, a.draws - b.draws, (-below, above), level, "posterior", better, called)
+    drawn = a.draws - b.draws
+    ends = quantiles(drawn, level)
+    return _comparison(a.estimate - b.estimate, drawn, ends, (-below, above), level, "posterior", better, called)
 
 
 @computed_on_cpu
@@ -270,48 +269,25 @@ def paired_compare(
     generator: torch.Generator | None = None,
     totals: Totals = "drawn",
     cluster: Tensor | None = None,
-    prior: PairedPrior = "half",
 ) -> Comparison:
     """Compare two models on one test set, through the joint table of both predictions and the targets.
 
-    If both models err on the same samples, their difference is less uncertain than either value. Each sample of a class
-    has one of four outcomes: both models are right, only a, only b, or neither. The prior has half a sample for each
-    outcome with one model right and a quarter for each of the other two. In each draw the prior mass of an outcome is
-    put into one randomly chosen cell of that outcome, so a single rare sample that only one model predicts right proves
-    nothing, unlike in a bootstrap, and equal predictions do not imply equal models.
+    If both models err on the same samples, their difference is less uncertain than either value. The prior has half a
+    sample of each class that only a predicts right, and half a sample that only b does, so equal predictions do not
+    imply equal models. ``examples/intervals.md`` describes how the bounds are widened, ``examples/coverage.md`` the
+    coverage in simulations: the interval covered the true difference in 0.92 to 1.0 of sets, and the 90% interval of a
+    model that is worse by exactly a margin was above it, as a gate demands, in 0 to 0.06 of sets. The probability was
+    right for models whose recalls differ by some 0.1, and too high (said 0.74 to 0.81, true 0.59 to 0.77) for models
+    that hardly differ (0.02).
 
-    In classes of few samples that prior pulls the difference to 0, by more than its spread if there are many such
-    classes. So the bounds are also counted from the estimate: the distance of the draws' bounds from their mean is
-    multiplied by sqrt(1 + sum_i 2.5 w_i / n_i) for classes of n_i samples, with weights as in
-    :func:`imbtorch.statistics.posterior`, and the outermost bounds hold.
+    **Clusters.** Samples that resemble each other, such as the visits of a patient, need ``cluster=ids``: they then
+    count as many samples as their clusters are worth. In simulations of 10 to 100 clusters the interval covered 0.95 to
+    1.0, and without ids 0.17 to 0.69 if samples were equal and models differed. With ten clusters it is up to seven
+    times as wide as needed, and the probability too high by up to 0.21 (said 0.66, true 0.46).
 
-    **Nearly equal predictions.** For a gate that asks whether a change made a model worse, that prior is too cautious:
-    equal predictions of 20 rare samples leave 0.04 of balanced accuracy open. With ``prior="differing"`` a class has no
-    more prior samples with one model right than differing predictions, if they were spread evenly over all samples, and
-    two wrong models are wrong alike. The prior of equal predictions is then 0, and their difference exactly 0; where
-    one prediction in twenty differs, classes of ten samples and more have the prior above.
-
-    Simulated (``examples/coverage.md``: 2 to 30 classes, 5 to 200 samples of the rarest), the interval covered the
-    true difference in 0.92 to 1.0 of sets. For models whose recalls differ by some 0.1 the probability was right (said
-    0.83 to 0.95, true 0.82 to 0.95). For models that hardly differ (0.02) it was too high (said 0.74 to
-    0.82, true 0.60 to 0.78), because the prior treats all differences as equally likely.
-
-    **Clusters.** Samples that resemble each other, such as the visits of a patient, need ``cluster=ids``. The outcomes
-    of a class then count as many samples as those of its clusters are worth: n_i is the smaller effective number of the
-    samples that only a, and that only b, predicts right, each as for ``clusters=True`` in
-    :func:`imbtorch.statistics.bootstrap`, and the number of clusters if there are none. Drawn class totals are those of
-    clusters with random weights (Bayesian bootstrap). Simulated (``examples/coverage.md``: 10 to 100 clusters of 10 or
-    20 equal, correlated or independent samples), the interval covered the true difference in 0.91 to 1.0 of sets, and
-    without ids in 0.08 to 0.67 if samples were equal and models differed. With ten clusters it is wide, seven times as
-    wide as needed in the worst case, a class that two or three of them hold. The probability is then too high by up to
-    0.23 (said 0.72, true 0.49).
-
-    **Scores.** ``"auc"`` and ``"average_precision"`` compare the scores of two models for class 1, ``[N]`` each. The
-    interval for the AUC combines the intervals of both areas with DeLong's correlation (MOVER). The interval for the
-    average precision consists of percentiles over resamples of the samples of each class. Simulated
-    (``examples/coverage.md``: normal scores, 5 to 100 positives), the interval for the AUC covered the true difference
-    in 0.94 to 1.0 of sets and is far too wide for areas near 1. The interval for the average precision covered it in
-    0.92 to 0.98 with 20 positives and more, and in 0.86 to 0.92 with five.
+    **Scores.** ``"auc"`` and ``"average_precision"`` compare the scores of two models for class 1, ``[N]`` each, by
+    DeLong's correlation (MOVER), or percentiles over resamples of each class. With 5 to 100 positives the first covered
+    0.94 to 1.0, the second 0.92 to 0.98, and 0.86 to 0.92 with five positives.
 
     Args:
         measure: name in the catalogue, averaged as in a report (of two classes, recall is that of the positive class);
@@ -325,79 +301,110 @@ def paired_compare(
         level: nominal coverage of the interval of the difference, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
         totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`imbtorch.statistics.posterior`.
-        cluster: integers, the id of each sample's cluster; by default all samples are independent, and a warning says
-            so of targets ``[N, ...]`` with several positions, which need ``[N]`` ids. :func:`imbtorch.cluster_ids`
-            makes ids of names.
-        prior: ``"half"`` as above, or ``"differing"``, which asks for differences that the predictions show.
+        cluster: ids of clusters (:func:`imbtorch.cluster_ids` makes them of names); by default samples are independent,
+            and a warning says so of targets ``[N, ...]`` with several positions, which need ``[N]`` ids.
 
     Returns:
-        :class:`Comparison`, on the CPU, of a (``preds_a``) with b (``preds_b``): the difference is the value of a minus
-        the value of b, and the probability says how likely a is better.
+        :class:`Comparison` of a minus b, on the CPU, with the probability that a is better.
 
     Raises:
         ValueError: for shapes that differ, classes out of range, no samples, a level outside (0, 1), fewer than 2
             samples or clusters, an unknown ``totals``, and a measure without a direction.
-        TypeError: for predictions, targets or ids that are not tensors of integers; predictions and targets may be
-            bools.
+        TypeError: for predictions and targets that are not tensors of integers or bools, and ids that are not of
+            integers.
 
-    >>> from imbtorch import balanced_accuracy
-    >>> generator = torch.Generator().manual_seed(0)
+    Source: Fay and Feuer (1997), Confidence intervals for directly standardized rates.
+
     >>> target = torch.tensor([0] * 90 + [1] * 10)
     >>> a, b = target.clone(), target.clone()
     >>> a[:9], b[:9], b[95:] = 1, 1, 0  # both have the same nine false positives; b also misses five positives
-    >>> print(paired_compare(balanced_accuracy, a, b, target, 2, generator=generator))
-    balanced_accuracy, a - b: 0.250 [0.052, 0.421] (95% paired posterior); a is better with probability
+    >>> print(paired_compare("balanced_accuracy", a, b, target, 2, generator=torch.Generator().manual_seed(0)))
+    balanced_accuracy, a - b: 0.250 [0.020, 0.455] (95% paired posterior); a is better with probability
       0.993
     """
     check_draws(draws, level, generator)
     check_choice("totals", totals, get_args(Totals))
-    check_choice("prior", prior, get_args(PairedPrior))
     if isinstance(measure, str) and measure in SCORE_MEASURES:
         if cluster is not None:
             raise ValueError(f"cluster must be left out for {measure!r}, whose samples must be independent")
         return _of_scores(measure, preds_a, preds_b, target, draws, level, generator)
     if num_classes is None:
         raise ValueError("num_classes must be the number of classes")
-    for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
-        check_class_indices(name, labels, predicted=name != "target")
-    preds_a, preds_b, target = map(integers, (preds_a, preds_b, target))
-    if whole_number("num_classes", num_classes) < 1:
-        raise ValueError(f"num_classes must be at least 1, got {num_classes!r}")
-    called = measure_of_counts(measure, num_classes)
+    outcomes = checked_outcomes({"preds_a": preds_a, "preds_b": preds_b}, target, num_classes, cluster)
+    called = measure_of_counts(measure, outcomes.classes)
     better = direction_of(called, higher_is_better)
-    for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
-        if labels.shape != target.shape:
-            raise ValueError(
-                f"{name} must hold a class index for each target, {list(target.shape)}, got {list(labels.shape)}"
-            )
-        if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
-            raise ValueError(f"{name} holds classes outside 0..{num_classes - 1}")
-    if not target.numel():
-        raise ValueError("target holds no samples, so there is nothing to compare")
-    if cluster is not None:
-        cluster = spread("cluster", checked_ids(cluster), target, target)
-    elif target.ndim > 1:
+    if cluster is None and target.ndim > 1:
         warn_caller(POSITIONS)
-    pairs = _Pairs(preds_a, preds_b, target, num_classes, cluster, prior)
+    return compare_outcomes(called, outcomes, better, draws, level, generator, totals)
+
+
+def compare_outcomes(
+    measure: Measure,
+    outcomes: JointOutcomes,
+    higher_is_better: bool,
+    draws: int,
+    level: float,
+    generator: torch.Generator | None,
+    totals: Totals = "drawn",
+) -> Comparison:
+    """Compare two predictions by their joint outcomes, as :func:`paired_compare` does."""
+    pairs = _Pairs(outcomes)
 
     def difference(of_a: Tensor, of_b: Tensor) -> Tensor:
-        return values(called, of_a) - values(called, of_b)
+        return values(measure, of_a) - values(measure, of_b)
 
-    estimate = difference(*(each[0] for each in pairs.counted()))
-    sizes: Iterable[int] = chunks(draws, max(2 * num_classes**2, len(pairs.times)), target.device)
+    estimate, changes = difference(*pairs.outcomes.counted()), _changes(measure, pairs)
+    sizes: Iterable[int] = chunks(draws, max(2 * outcomes.classes**2, len(pairs.outcomes.times)), estimate.device)
     sizes = announced(sizes, draws, "a paired comparison", "fewer draws= shorten it")
     parts, apart = [], []
     for size in sizes:
-        of_a, of_b = pairs.draw(size, generator, totals)
+        of_a, of_b = pairs.draw(size, generator, totals).unbind(1)
         parts.append(difference(of_a, of_b))
         apart.append(ratio((of_a - of_b).diagonal(dim1=-2, dim2=-1), of_a.sum(-1)))
     drawn, recalls = torch.cat(parts), torch.cat(apart)
     # the draws of a class of n samples vary as if it had 1 + prior more, and the prior pulls them to no difference
     share = class_shares(drawn, recalls.reshape(len(recalls), *[1] * (drawn.ndim - 1), -1), (-1,))
-    wider = (1 + ratio((1 + pairs.prior) * share, pairs.worth).sum(-1)).sqrt()
-    ends = [wider * (end - drawn.mean(0)) for end in quantiles(drawn, level)]
-    method = "paired posterior" if pairs.clusters is None else f"paired posterior of {len(pairs.clusters)} clusters"
-    return _comparison(estimate, drawn, (ends[0], ends[1]), level, method, better, called)
+    wider = (1 + ratio((1 + PRIOR) * share, pairs.worth).sum(-1)).sqrt()
+    spare = gammas(drawn.new_tensor([SPARE]), draws, generator).view(-1, *[1] * (drawn.ndim - 1))
+    lower, higher = (_largest(each, pairs.worth[pairs.classes], spare) for each in (-changes, changes))
+    ends = quantiles(drawn - lower, level)[0], quantiles(drawn + higher, level)[1]
+    about = wider * (ends[0] - drawn.mean(0)), wider * (ends[1] - drawn.mean(0))
+    method = "paired posterior"
+    if pairs.clusters is not None:
+        sizes, method = pairs.clusters.sum(-1), f"{method} of {len(pairs.clusters)} clusters"
+        warn_of_large_cluster("paired_compare", sizes)
+        if largest := largest_cluster(sizes):
+            method += f"; {largest}, {TOO_NARROW}"
+    return _comparison(estimate, drawn, ends, about, level, method, higher_is_better, measure)
+
+
+def _changes(measure: Measure, pairs: _Pairs) -> Tensor:
+    """Compute the change of the difference by one more sample of a class that a, or b, alone predicts wrong.
+
+    The sample is predicted as the rarest other class.
+
+    Returns:
+        ``[2, R, ...]`` for a and b and the R classes with targets.
+    """
+    counts, rows, seen = pairs.outcomes.counted(), pairs.classes, pairs.outcomes.seen
+    rarest = seen[pairs.actual[seen].argsort(stable=True)]
+    other = torch.where(rows == rarest[0], rarest[1 % len(rarest)], rarest[0])
+    unit = ratio(pairs.actual, pairs.worth)[rows]  # samples that count as one
+    parts = []
+    for some in torch.split(torch.arange(len(rows)), chunks(len(rows), counts[0].numel(), counts.device)):
+        right, wrong = (torch.zeros(len(some), *counts.shape[1:], dtype=counts.dtype) for _ in range(2))
+        right[torch.arange(len(some)), rows[some], rows[some]] = unit[some]
+        wrong[torch.arange(len(some)), rows[some], other[some]] = unit[some]
+        parts.append(torch.stack([values(measure, each + wrong) - values(measure, each + right) for each in counts]))
+    a, b = torch.cat(parts, 1).nan_to_num()
+    return torch.stack((a, -b))
+
+
+def _largest(changes: Tensor, samples: Tensor, mass: Tensor) -> Tensor:
+    """Compute the largest of :func:`_changes` above 0, by mass ``[D, ...]`` instead of one sample."""
+    most, place = changes.clamp(min=0).amax(0).max(0)
+    number = samples[place] + 1
+    return most * mass * number / (number + mass)
 
 
 def _of_scores(
@@ -423,74 +430,45 @@ def _of_scores(
 
 
 class _Pairs:
-    """Joint outcomes of two models on the samples of each class, and their posterior.
+    """Posterior of the joint outcomes of two models on the samples of each class.
 
     With clusters the outcomes of a class count as many samples as those of its clusters are worth, and the class totals
     are those of clusters with random weights (Bayesian bootstrap).
     """
 
-    def __init__(
-        self,
-        preds_a: Tensor,
-        preds_b: Tensor,
-        target: Tensor,
-        size: int,
-        cluster: Tensor | None,
-        prior: PairedPrior,
-    ) -> None:
-        self.size, self.few = size, prior == "differing"
-        a, b, truth = (labels.flatten() for labels in (preds_a, preds_b, target))
-        joint, times = torch.unique((truth * size + a) * size + b, return_counts=True)
-        self.times = times.double()
-        self.rows, self.a, self.b = joint // size**2, joint // size % size, joint % size
-        self.actual = self.times.new_zeros(size).index_add_(0, self.rows, self.times)
+    def __init__(self, outcomes: JointOutcomes) -> None:
+        self.outcomes = outcomes.pooled()
+        self.actual = self.outcomes.actual()
         self.worth, self.clusters = self.actual, None
-        if cluster is not None:
-            ids, place = torch.unique(cluster.flatten(), return_inverse=True)
-            if len(ids) < 2:
-                raise ValueError(f"cluster must name at least 2 clusters, got {len(ids)}")
-
-            def of_clusters(chosen: Tensor | None = None) -> Tensor:
-                return torch.bincount(place * size + truth, chosen, len(ids) * size).view(-1, size).double()
-
-            self.clusters = of_clusters()  # [M, K]
-            only = ((a == truth) & (b != truth), (b == truth) & (a != truth))
-            worths = [worth_of_hits(of_clusters(each.double()), self.clusters, 0) for each in only]
-            self.worth = torch.minimum(*worths)
-        expected = self.actual * ((a != b).double().mean() if self.few else torch.inf)  # differing samples of a class
-        self.differ = torch.where(self.actual > 0, expected.clamp(max=DIFFER), 0.0)
-        self.prior = 2 * (AGREE + self.differ)
-        predicted = torch.cat((a, b)).bincount(minlength=size)
-        seen = (self.actual > 0) | (predicted > 0)
+        if outcomes.cluster is not None:
+            if outcomes.clusters < 2:
+                raise ValueError(f"cluster must name at least 2 clusters, got {outcomes.clusters}")
+            self.clusters = outcomes.of_clusters(outcomes.times)  # [M, K]
+            a, b = outcomes.preds == outcomes.target
+            only = (outcomes.of_clusters(outcomes.times * each) for each in (a & ~b, b & ~a))
+            self.worth = torch.minimum(*(worth_of_hits(each, self.clusters, 0) for each in only))
         self.classes = (self.actual > 0).nonzero().flatten()
-        options = [[j for j in seen.nonzero().flatten().tolist() if j != i] for i in self.classes.tolist()]
-        self.wrong = torch.tensor(options, dtype=torch.long, device=target.device)  # [R, wrong classes]
+        seen = self.outcomes.seen.tolist()
+        options = [[j for j in seen if j != i] for i in self.classes.tolist()]
+        self.wrong = torch.tensor(options, dtype=torch.long)  # [R, wrong classes]
 
-    def counted(self) -> tuple[Tensor, Tensor]:
-        """Count the predictions of each model, ``[1, K, K]``."""
-        times = self.times.unsqueeze(-1)
-        first, second = (self._matrices(self.rows, column.unsqueeze(-1), times) for column in (self.a, self.b))
-        return first, second
-
-    def draw(self, samples: int, generator: torch.Generator | None, totals: Totals) -> tuple[Tensor, Tensor]:
-        """Draw counts of each model, ``[samples, K, K]``."""
-        rows, wrong = len(self.classes), self.wrong.shape[-1]
-        cells = gammas(self.times * ratio(self.worth, self.actual)[self.rows], samples, generator)
-        agree, differ = self.times.new_full((rows,), AGREE), self.differ[self.classes]
-        spread = torch.cat((agree, differ, differ, agree)) if wrong else agree
-        lumps = gammas(spread, samples, generator)
-        right = self.classes.repeat(len(spread) // rows).unsqueeze(-1).expand(-1, samples)
-        column_a, column_b = right.clone(), right.clone()
+    def draw(self, samples: int, generator: torch.Generator | None, totals: Totals) -> Tensor:
+        """Draw counts of both models, ``[samples, 2, K, K]``."""
+        rows, wrong, target = len(self.classes), self.wrong.shape[-1], self.outcomes.target
+        cells = gammas(self.outcomes.times * ratio(self.worth, self.actual)[target], samples, generator)
+        shares = self.actual.new_tensor([AGREE, DIFFER, DIFFER, AGREE] if wrong else [AGREE])
+        lumps = gammas(shares.repeat_interleave(rows), samples, generator)
+        row = self.classes.repeat(len(shares))
+        columns = row.unsqueeze(-1).expand(2, -1, samples)
         if wrong:  # both right, only a right, only b right, both wrong
             place = self.classes.unsqueeze(-1).expand(-1, samples)
-            drawn = torch.rand(3, rows, samples, dtype=torch.float64, device=place.device, generator=generator)
+            drawn = torch.rand(3, rows, samples, dtype=torch.float64, generator=generator)
             option = (drawn * wrong).long().clamp(max=wrong - 1)
             chosen = [self.wrong.gather(1, each) for each in option]
             column_a = torch.cat((place, place, chosen[0], chosen[1]))
-            column_b = torch.cat((place, chosen[0], place, chosen[1 if self.few else 2]))
-        row = torch.cat((self.rows, right[:, 0]))
-        mass = torch.cat((cells, lumps))
-        sums = mass.new_zeros(self.size, samples).index_add_(0, row, mass)
+            column_b = torch.cat((place, chosen[0], place, chosen[2]))
+            columns = torch.stack((column_a, column_b))
+        sums = self.outcomes.actual(cells).index_add_(0, row, lumps)
         total = self.actual.unsqueeze(-1).expand(-1, samples)
         if totals == "drawn":
             if self.clusters is None:
@@ -498,32 +476,22 @@ class _Pairs:
             else:
                 total = self.clusters.t() @ gammas(self.actual.new_ones(len(self.clusters)), samples, generator)
             total = total * self.actual.sum() / total.sum(0)
-        mass = mass * ratio(total, sums)[row]
-        columns = (
-            torch.cat((own.unsqueeze(-1).expand(-1, samples), lump))
-            for own, lump in ((self.a, column_a), (self.b, column_b))
-        )
-        first, second = (self._matrices(row, column, mass) for column in columns)
-        return first, second
-
-    def _matrices(self, row: Tensor, column: Tensor, mass: Tensor) -> Tensor:
-        """Sum mass ``[C, S]`` into matrices ``[S, K, K]``."""
-        place = row.unsqueeze(-1) * self.size + column
-        flat = mass.new_zeros(self.size**2, mass.shape[-1]).scatter_add_(0, place, mass)
-        return flat.t().reshape(-1, self.size, self.size)
+        scale = ratio(total, sums)
+        return self.outcomes.matrices(cells * scale[target], (lumps * scale[row], row, columns))
 
 
 def _comparison(
     estimate: Tensor,
     draws: Tensor,
+    ends: tuple[Tensor, Tensor],
     about: tuple[Tensor, Tensor],
     level: float,
     method: str,
     higher_is_better: bool,
     measure: Measure,
 ) -> Comparison:
-    """Summarise draws of a difference, with bounds at least as far from the estimate as given."""
-    low, high = quantiles(draws, level)
+    """Summarise draws of a difference, with bounds as given, or at least that far from the estimate."""
+    low, high = ends
     better = draws if higher_is_better else -draws
     probability = (better > 0).double().mean(0) + (better == 0).double().mean(0) / 2
     probability = torch.where(low.isnan(), low, probability)

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.halves import CellOrder, Predictions, SumCounts, crossed, measure_counts, parts
+from imbtorch.choosing.outcomes import check_predictions
 from imbtorch.counting.arguments import check_class_indices, computed_on_cpu, whole_number
 from imbtorch.counting.batches import readable
 from imbtorch.counts import Measure, check_choice, evaluated, ratio, reads_margins
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
-from imbtorch.intervals.intervals import Interval, check_draws, interval_texts, outermost, posterior
+from imbtorch.intervals.intervals import Interval, check_draws, interval_texts, outermost, posterior_of
 from imbtorch.measures.named import Measured, measure_of_counts, measure_text
 from imbtorch.measures.traits import direction_of
 from imbtorch.tables import Table, spans, wrapped
@@ -287,12 +288,7 @@ def _stacked(predictions: Mapping[str, Tensor], target: Tensor) -> Tensor:
     for name, each in predictions.items():
         if each is None:
             raise TypeError(f"predictions[{name!r}] is None; leave out candidates without predictions")
-        check_class_indices(f"predictions[{name!r}]", each, predicted=True)
-        if each.shape != target.shape:
-            raise ValueError(
-                f"predictions[{name!r}] must hold a class index for each target, {list(target.shape)}, "
-                f"got shape {list(each.shape)}"
-            )
+        check_predictions(f"predictions[{name!r}]", each, target)
     return torch.stack([readable(each) for each in predictions.values()])
 
 
@@ -392,9 +388,7 @@ def _chosen(
     if not sparse:
         draws = draws or max(200 if layout.margins else 100, min(10_000, DRAWN_CELLS // size**2))
         if held.clusters is None:
-            interval = posterior(way.measure, counts, draws=draws, level=level, generator=generator)
-            # counts are not whole, because they are means over halves, which the name of the method need not say
-            interval = replace(interval, method="posterior")
+            interval = posterior_of({"": way.measure}, counts, draws, level, generator)[""]
         else:
             of_buckets = resample_buckets({"": way.measure}, buckets, draws=draws, level=level, generator=generator)
             interval = of_buckets[""]

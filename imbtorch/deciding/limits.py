@@ -109,8 +109,8 @@ def at_observed_odds(limits: Limits, actual: Tensor, shares: Tensor) -> Limits:
 
 def check_promise(limits: Limits, sure: float) -> None:
     """Raise if the limits cannot be promised with this probability."""
-    if not 0 < real_number("sure", sure) < 1:
-        raise ValueError(f"sure must be a probability in (0, 1) such as 0.9, got {sure!r}")
+    if not 0.5 <= real_number("sure", sure) < 1:
+        raise ValueError(f"sure must be a probability in [0.5, 1) such as 0.9, got {sure!r}")
     if not limits:
         raise ValueError("sure is the probability that limits hold; add at_least={'recall': 0.8} or alerts=0.005")
     for name in limits:

@@ -26,7 +26,7 @@ from imbtorch.deciding.thresholds import OperatingPoint, worst_value
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import Measured, directed
 from imbtorch.metrics.base import UNSURE, Counter, OnInvalid, TaskOptions, TorchmetricsArguments, canonical
-from imbtorch.metrics.rows import Row
+from imbtorch.metrics.rows import PROMISED, Row
 from imbtorch.metrics.shared_result import PREVALENCE, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.reports.groups import few_samples_text
@@ -71,6 +71,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             satisfies them, the worst possible value is logged, with one warning that says what is reachable.
         alerts: greatest share of samples that may be predicted positive; by default no constraint.
         costs: ``[[0, fp], [fn, 0]]``: the threshold with the lowest expected cost is chosen.
+        sure: level of a guarantee that the constraints hold in the population (:meth:`best` says which can), such as
+            0.9; by default they need to hold on the counted samples only.
         prevalence: class shares of the population for which all values are computed, as in
             :class:`~imbtorch.ImbalanceReport`; of a class against the rest the other classes keep their proportions.
         higher_is_better: direction; by default the attribute of the measure, or True if it has none.
@@ -111,6 +113,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         lambda sweep: None if sweep._settings.costs is None else sweep._settings.costs.clone(),
         "Costs by which the threshold is chosen.",
     )
+    sure = Setting[float | None](lambda sweep: sweep._settings.sure, "Level of a guarantee that the constraints hold.")
     prevalence = PREVALENCE
     class_names = Setting[tuple[str, ...]]("_class_names", "Names of labels or classes.")
 
@@ -128,6 +131,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
         costs: Tensor | Sequence[Sequence[float]] | None = None,
+        sure: float | None = None,
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         higher_is_better: bool | None = None,
         prefix: str = "",
@@ -182,7 +186,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             crowded=grid.name == DEFAULT,
             limits=checked_limits({} if at_least is None else at_least, alerts),
             costs=checked_costs(costs),
-        )
+        ).promising(sure)
         if weighted and self._settings.limits:
             raise ValueError(f"at_least and alerts need probabilities, and {UNSURE}")
         self._name(self._settings.rows, prefix, postfix)
@@ -209,6 +213,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         shown |= {"at_least": self.at_least} if self.at_least else {}
         shown |= {} if self.alerts is None else {"alerts": self.alerts}
         shown |= {} if self.costs is None else {"costs": self.costs.tolist()}
+        shown |= {} if self.sure is None else {"sure": self.sure}
         shown |= {} if self.prevalence is None else {"prevalence": list(self.prevalence)}
         shown |= super()._shown_arguments()
         shown.pop("clusters", None)  # which are the default of metrics of labels, but never of a sweep
@@ -216,7 +221,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
     def _settings_text(self) -> str:
         own = (self._measure.settings, self._class_names, self.at_least, self.alerts, self.costs)
-        return f"{super()._settings_text()} {canonical(own)}"
+        sure = "" if self.sure is None else f" sure={self.sure}"
+        return f"{super()._settings_text()} {canonical(own)}{sure}"
 
     # --- computing --------------------------------------------------------------------------------------------------
 
@@ -252,7 +258,10 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         values = self._settings.values(counts, buckets)
         self._warn_of_few_samples(counts, values)
         several = bool(self._counting.dependent(state))
-        return self._keep_choice(SweepResult(values, counts, self._settings, buckets, several), counts.sum().item())
+        result = SweepResult(values, counts, self._settings, buckets, several)
+        if self.sure is not None:
+            result._warn_if_dependent(PROMISED)
+        return self._keep_choice(result, counts.sum().item())
 
     def _warn_of_few_samples(self, histogram: Tensor, values: Mapping[Row, Tensor]) -> None:
         """Warn if one error more in a class would change the best value at the prevalence far more than in the counts.

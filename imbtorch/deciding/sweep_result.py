@@ -28,10 +28,10 @@ from imbtorch.deciding.curves import (
 )
 from imbtorch.deciding.steady import HeldOut, counts_at, filled, gain_interval, held_out, pooled
 from imbtorch.deciding.sweep_settings import AP, Also, SweepSettings, negated
-from imbtorch.deciding.thresholds import OperatingPoint, all_promised, candidates, log_odds, operating_point, with_one
+from imbtorch.deciding.thresholds import OperatingPoint, candidates, log_odds, operating_point, with_one
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
-from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior, quantiles
+from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
 from imbtorch.measures.named import AtPrevalence
 from imbtorch.metrics.base import UNSURE
 from imbtorch.metrics.rows import PROMISED, Result
@@ -42,11 +42,7 @@ M = TypeVar("M")
 Areas: TypeAlias = Literal["roc", "precision_recall", "average_precision"]
 Curve: TypeAlias = Literal["value", Areas]
 RESAMPLES = 400
-DRAWS = 10_000  # resamples of buckets for the interval of the value
-PROMISES = (
-    "sure= needs independent samples, but the sweep counts clusters of samples that depend on each other; promise on "
-    "one sample of each cluster in a sweep without clusters, or leave sure out"
-)
+DRAWS = 10_000  # draws, or resamples of buckets, for the interval of the value
 MOST_DRAWN = 10  # most labels or classes in one picture
 MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals of their values
 FEW_POSITIVES = 10  # below which the table says that a threshold rests on few scores
@@ -241,7 +237,7 @@ class SweepResult(Result):
         place = settings.choose(index, whole, thresholds)
         assert place is not None
         found, at_chosen = (
-            posterior(measure, counts, level=level, generator=generator)
+            posterior_of({"": measure}, counts.double(), DRAWS, level, generator)[""]
             for counts in (corrected.counts, counts_at(whole.double(), place))
         )
         method = "held-out tenths, posterior" + self._held_text(index, corrected)
@@ -251,9 +247,7 @@ class SweepResult(Result):
     def _held_out(self, index: int, histogram: Tensor, generator: torch.Generator | None) -> HeldOut:
         """Count samples of a label at the thresholds that other samples choose; raise if none keeps the limits."""
         settings = self._settings
-        candidates(pooled(histogram), settings.thresholds, settings.shares_of(index)).best(
-            settings.objective(), settings.limits, ""
-        )
+        settings.within_limits(index, histogram)  # raises if no threshold keeps the limits
         whole, thresholds = settings.grid(histogram)
         return held_out(whole, lambda some: settings.choose(index, some, thresholds), generator)
 
@@ -407,8 +401,8 @@ class SweepResult(Result):
                 by default the value of the sweep.
             costs: ``[[0, fp], [fn, 0]]``, cost of a sample of the row's class that is predicted as the column's class.
                 The threshold with the lowest expected cost is then chosen, instead of the best value of the measure.
-            sure: level of a guarantee that all constraints hold in the population, in (0, 1). By default the
-                constraints need to hold on the counted samples only.
+            sure: level of a guarantee that all constraints hold in the population, in [0.5, 1); by default the value of
+                the sweep, without one the constraints need to hold on the counted samples only.
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
@@ -423,35 +417,24 @@ class SweepResult(Result):
         """
         check_generator(generator)
         settings = self._settings.within(at_least, alerts, costs, sure)
-        if sure is not None and self._buckets is not None:
-            raise ValueError(PROMISES)
-        if sure is not None:
+        if settings.sure is not None:
             self._warn_if_dependent(PROMISED)
         points = {
-            settings.class_names[index]: self._point(settings, index, histogram, sure, generator)
+            settings.class_names[index]: self._point(settings, index, histogram, generator)
             for index, histogram in self._to_choose_from()
         }
         return points["0"] if settings.counting.task == "binary" else points
 
     def _point(
-        self,
-        settings: SweepSettings,
-        index: int,
-        histogram: Tensor,
-        sure: float | None,
-        generator: torch.Generator | None,
+        self, settings: SweepSettings, index: int, histogram: Tensor, generator: torch.Generator | None
     ) -> OperatingPoint:
         """Find the best threshold of a label."""
-        where = "" if settings.counting.task == "binary" else f"{settings.class_names[index]}: "
-        limits, shares = settings.limits, settings.shares_of(index)
-        swept = candidates(pooled(histogram), settings.thresholds, shares)
+        limits, shares, sure = settings.limits, settings.shares_of(index), settings.sure
         if settings.constrained:
-            place, feasible = swept.best(settings.objective(), limits, where)
-            if sure is not None:
-                promised = all_promised(settings.promised(limits, index, histogram), swept.counts, sure, where)
-                place = swept.best_of(settings.objective(), feasible & promised)
+            swept, place = settings.within_limits(index, histogram)
             threshold = swept.thresholds[place].item()
         else:
+            swept = candidates(pooled(histogram), settings.thresholds, shares)
             chosen = settings.choose(index, histogram, settings.thresholds)
             assert chosen is not None
             place, threshold = swept.at(chosen), settings.thresholds[chosen].item()

@@ -16,8 +16,10 @@ from imbtorch.deciding.curves import area, average_precision, matrices_of, parti
 from imbtorch.deciding.limits import at_observed_odds, check_promise, checked_limits
 from imbtorch.deciding.steady import counts_at, pooled, single_threshold, steady_threshold
 from imbtorch.deciding.thresholds import (
+    Candidates,
     InfeasibleError,
     Limits,
+    all_promised,
     best_of_tied,
     candidates,
     log_odds,
@@ -31,6 +33,10 @@ from imbtorch.metrics.rows import Row
 
 Also: TypeAlias = Literal["auc", "average_precision", "partial_auc"]
 AP: Literal["average_precision"] = "average_precision"
+PROMISES = (
+    "sure= needs independent samples, but the sweep counts clusters of samples that depend on each other; promise on "
+    "one sample of each cluster in a sweep without clusters, or leave sure out"
+)
 MOST_STEADY = 200  # labels or classes up to which thresholds are chosen by resampling
 
 
@@ -49,6 +55,7 @@ class SweepSettings:
         crowded: whether the thresholds crowd near 0 and 1, so that pictures show them as logits.
         limits: limits within which the threshold is chosen.
         costs: ``[2, 2]`` costs by which it is chosen in place of the measure; None without.
+        sure: level of the guarantee that all limits hold; None if they need to hold on the counted samples only.
     """
 
     counting: Counting
@@ -61,6 +68,7 @@ class SweepSettings:
     crowded: bool
     limits: Limits = field(default_factory=dict)
     costs: Tensor | None = None
+    sure: float | None = None
 
     def rows_of(self, name: str) -> list[Row]:
         """Return the rows of a value: one for each label or class, then their mean if it has one."""
@@ -143,9 +151,8 @@ class SweepSettings:
         if not self.constrained:
             choose = steady_threshold if steady and self.steady else single_threshold
             return choose(histogram, thresholds, self.objective(index))
-        swept = candidates(pooled(histogram), thresholds, self.shares_of(index))
         try:
-            place, _ = swept.best(self.objective(), self.limits, "")
+            swept, place = self.within_limits(index, histogram, thresholds)
         except InfeasibleError:
             return None
         return int(swept.places[place])
@@ -153,6 +160,21 @@ class SweepSettings:
     def grid(self, histogram: Tensor) -> tuple[Tensor, Tensor]:
         """Return a histogram ``[..., 2, B]`` and the thresholds to choose from: within limits or by costs also 1."""
         return with_one(histogram, self.thresholds) if self.constrained else (histogram, self.thresholds)
+
+    def within_limits(self, index: int, histogram: Tensor, thresholds: Tensor | None = None) -> tuple[Candidates, int]:
+        """Return the thresholds that predict differently, and the index of the best that keeps the limits of a label.
+
+        Raises:
+            InfeasibleError: if none keeps them, or with ``sure`` if none can be promised to.
+        """
+        where = "" if self.counting.task == "binary" else f"{self.class_names[index]}: "
+        tried = self.thresholds if thresholds is None else thresholds
+        swept = candidates(pooled(histogram), tried, self.shares_of(index))
+        place, feasible = swept.best(self.objective(), self.limits, where)
+        if self.sure is not None:
+            promised = all_promised(self._promised(index, histogram), swept.counts, self.sure, where)
+            place = swept.best_of(self.objective(), feasible & promised)
+        return swept, place
 
     def _within_limits(self, histogram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the same as :meth:`_best` within the limits.
@@ -163,12 +185,11 @@ class SweepSettings:
         found = []
         nearest = int(log_odds(self.thresholds).abs().argmin())
         for index, each in enumerate(histogram.reshape(-1, *histogram.shape[-2:])):
-            swept = candidates(each, self.thresholds, self.shares_of(index))
             if not bool(each.sum(-1).all()):
                 found.append((nearest, self.thresholds[nearest].item(), torch.nan))
                 continue
             try:
-                place, _ = swept.best(self.objective(), self.limits, "")
+                swept, place = self.within_limits(index, each)
             except InfeasibleError:
                 worst = worst_value(self.measure.higher_is_better, self.measure.traits.value_range)
                 found.append((nearest, self.thresholds[nearest].item(), worst))
@@ -196,25 +217,37 @@ class SweepSettings:
         """
         own = {} if at_least is not None and not at_least else self.limits
         limits = {**own, **checked_limits(at_least or {}, alerts)}
-        if sure is not None:
-            check_promise(limits, sure)
         if self.counting.weighted and limits:
             raise ValueError(f"limits need probabilities, and {UNSURE}")
-        return replace(self, limits=limits, costs=self.costs if costs is None else checked_costs(costs))
+        chosen = replace(self, limits=limits, costs=self.costs if costs is None else checked_costs(costs), sure=None)
+        return chosen.promising(self.sure if sure is None and limits else sure)
 
-    def promised(self, limits: Limits, index: int, histogram: Tensor) -> Limits:
+    def promising(self, sure: float | None) -> SweepSettings:
+        """Return the settings with the level at which the limits are guaranteed; None for no guarantee.
+
+        Raises:
+            ValueError: for limits that cannot be guaranteed.
+        """
+        if sure is not None:
+            check_promise(self.limits, sure)
+            if self.counting.clusters:
+                raise ValueError(PROMISES)
+            if self.prevalence is not None:
+                at_observed_odds(self.limits, torch.ones(2), torch.ones(2))
+        return replace(self, sure=sure)
+
+    def _promised(self, index: int, histogram: Tensor) -> Limits:
         """Return the limits whose promise on the counted samples promises those at the prevalence."""
         shares = self.shares_of(index)
-        return limits if shares is None else at_observed_odds(limits, pooled(histogram).sum(-1), shares)
+        return self.limits if shares is None else at_observed_odds(self.limits, pooled(histogram).sum(-1), shares)
 
     def problems(self, histogram: Tensor) -> list[str]:
         """Describe limits that no threshold keeps, for each label with targets of both classes."""
         texts = []
         for index, each in enumerate(histogram.reshape(-1, *histogram.shape[-2:])):
-            where = "" if self.counting.task == "binary" else f"{self.class_names[index]}: "
             if bool(each.sum(-1).all()):
                 try:
-                    candidates(each, self.thresholds, self.shares_of(index)).best(self.objective(), self.limits, where)
+                    self.within_limits(index, each)
                 except InfeasibleError as error:
                     texts.append(str(error))
         return texts

@@ -381,14 +381,14 @@ def all_promised(limits: Limits, counts: Tensor, sure: float, where: str) -> Ten
     """Find the thresholds ``[K]`` at which all limits are promised, given their counts ``[K, 2, 2]``.
 
     Raises:
-        ValueError: if there is none; it begins with ``where``.
+        InfeasibleError: if there is none; it begins with ``where``.
     """
     single = {name: promised(name, limit.bound, counts, 1 - sure) for name, limit in limits.items()}
     every = torch.stack(list(single.values())).all(0)
     if not bool(every.any()):
         alone = {name: limit for name, limit in limits.items() if not bool(single[name].any())}
         reason = f"{_text(alone)} at none" if alone else "each limit at some, but never all at one"
-        raise ValueError(
+        raise InfeasibleError(
             f"{where}no threshold can be promised to have {_text(limits)} at sure={sure:g} ({reason}); count more "
             "samples, lower sure, or loosen the limits"
         )

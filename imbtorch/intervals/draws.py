@@ -103,18 +103,20 @@ SERIAL = 32_767  # numbers up to which PyTorch works in the calling thread
 LEAST_DRAWS = 16  # draws that are worth an operation of their own
 SPARSE_FROM = 16  # classes from which margins are summed over the cells with counts
 LUCKY = 0.1  # share of samples whose clusters differ so little by chance that their spread is taken as too small
+AGREE, DIFFER = 0.25, 0.5  # prior, in samples, of outcomes with both models right or both wrong, and with one right
 EXPONENTIALS = 3  # Gamma concentrations up to which draws are sums of exponentials, which is 4 times as fast
 
 
-def checked_counts(counts: Tensor, event_dims: int = 2) -> Tensor:
-    """Convert counts to float64, and check that a posterior can be drawn from them.
+def checked_whole(counts: Tensor, event_dims: int = 2) -> Tensor:
+    """Convert counts to float64, and check that they are whole numbers of samples.
 
     Args:
         counts: ``[..., K, K]`` counts.
         event_dims: number of event dimensions, as in :func:`imbtorch.statistics.posterior`.
 
     Raises:
-        ValueError: for counts that are NaN, infinite or negative, and for event dimensions that they do not have.
+        ValueError: for counts that are NaN, infinite, negative or not whole, and for event dimensions that they do not
+            have.
     """
     if not 2 <= event_dims <= max(2, check_square(counts).ndim):
         raise ValueError(
@@ -125,17 +127,11 @@ def checked_counts(counts: Tensor, event_dims: int = 2) -> Tensor:
     wrong = ~(wide.isfinite() & (wide >= 0))
     if bool(wrong.any()):
         raise ValueError(f"counts must be finite and not negative, got {wide[wrong][0].item():g}")
-    return wide
-
-
-def checked_whole(counts: Tensor, event_dims: int = 2) -> Tensor:
-    """Convert counts to float64, and check that they can be resampled; see :func:`checked_counts`."""
-    wide = checked_counts(counts, event_dims)
     broken = wide != wide.round()
     if bool(broken.any()):
         raise ValueError(
-            f"counts must be whole to be resampled, got {wide[broken][0].item():g}; use posterior for counts that are "
-            "not whole"
+            f"counts must be whole numbers of samples, got {wide[broken][0].item():g}; sums of weights are no such "
+            "numbers; round expected counts and means of counts"
         )
     return wide
 
@@ -548,7 +544,3 @@ def clusters_drawn(
         times = times_drawn((some, len(flat), number), generator, counts.device)
         drawn = torch.einsum("sbm,bmc->sbc", times, flat)
         yield drawn.reshape(some, *counts.shape[: -event_dims - 1], *event)
-
-
-# --- moved ---
-AGREE, DIFFER = 0.25, 0.5  # prior, in samples, of outcomes with both models right or both wrong, and with one right

@@ -11,6 +11,7 @@ from typing import get_args, overload
 import torch
 from torch import Tensor
 
+from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import check_generator, computed_on_cpu, real_number, whole_number
 from imbtorch.counts import Counts, Margins, Measure, check_choice, checked_function, margins, ratio, reads_margins
 from imbtorch.intervals.draws import (
@@ -18,7 +19,6 @@ from imbtorch.intervals.draws import (
     Prior,
     Totals,
     check_prior,
-    checked_counts,
     checked_whole,
     chunks,
     clusters_drawn,
@@ -35,6 +35,8 @@ from imbtorch.waiting import announced
 LEAST_FREEDOM = 8  # degrees of freedom of Student's t for means over classes
 TOLD = 0.05  # bias from which texts name it: some 30 samples a class, for IAM
 LARGE = 3  # times the mean size of clusters from which a text names the largest: nearly all misses in heavy tails
+HEAVY = 5  # times the mean from which a warning does: kinds of sizes with less on average covered .86 or more
+TOO_NARROW = "too narrow if values fall with cluster size"
 SIMULATED = 200  # test sets from which the bias of an average is estimated
 FASTER = "fewer draws=, measures or classes shorten it (2,000 draws move a bound by some 2% of the width)"
 
@@ -56,8 +58,7 @@ class Interval:
         low: lower bound.
         high: upper bound.
         level: nominal coverage, such as 0.95. A widened interval contains more than this share of the draws.
-        method: name of the method. For a posterior, the name says if the counts were not integers (sums of weights);
-            they are then treated as if they were sample counts.
+        method: name of the method.
         draws: values of the draws, ``[draws, ...]``, if ``keep_draws=True`` was passed; else None.
         bias: estimated bias of the value: its mean over test sets of this size minus the true value. Only averages over
             three or more classes have one, from a posterior or a bootstrap of clusters; otherwise it is None. The
@@ -136,7 +137,7 @@ def posterior(
             ``[..., K]``, for each matrix; functions of this package are averaged like their names. Or name -> measure,
             all of the same draws. From 16 classes on, measures that take :class:`~imbtorch.Margins` get them, which is
             many times as fast.
-        counts: ``[..., K, K]`` counts, not rates; they need not be whole.
+        counts: ``[..., K, K]`` whole counts, neither rates nor sums of weights.
         prior: prior of each class: ``"jeffreys"`` for values of single classes, ``"pooled"`` for averages over classes,
             ``"auto"`` chooses one of them by the shape of the value; ``"uniform"``; or pseudo-counts ``[K, K]``.
         draws: number of draws.
@@ -152,7 +153,8 @@ def posterior(
         :class:`Interval`, or name -> interval, on the CPU.
 
     Raises:
-        ValueError: for counts that are NaN, infinite or negative, a level outside (0, 1), fewer than 2 samples, values
+        ValueError: for counts that are NaN, infinite, negative or not whole, such as sums of weights, whose numbers of
+            samples are unknown (intervals covered 0.80 to 0.84), a level outside (0, 1), fewer than 2 samples, values
             that do not fit the counts, an unknown ``totals`` or ``prior``, and pseudo-counts that do not fit or are not
             positive.
 
@@ -165,12 +167,28 @@ def posterior(
     """
     check_draws(draws, level, generator)
     check_choice("totals", totals, get_args(Totals))
-    wide = checked_counts(counts, event_dims)
+    wide = checked_whole(counts, event_dims)
     check_prior(prior, wide.shape[-1])
     measures = measures_of_counts(measure, wide, event_dims)
-    source = CountsPosterior(wide, prior, totals)
-    found = _drawn(measures, wide, source, (wide, totals), draws, level, generator, keep_draws, event_dims)
+    found = posterior_of(measures, wide, draws, level, generator, prior, keep_draws, event_dims, totals)
     return _named(found, measures, measure)
+
+
+@computed_on_cpu
+def posterior_of(
+    measures: Mapping[str, Measure],
+    counts: Tensor,
+    draws: int,
+    level: float,
+    generator: torch.Generator | None,
+    prior: Prior = "auto",
+    keep_draws: bool = False,
+    event_dims: int = 2,
+    totals: Totals = "drawn",
+) -> dict[str, Interval]:
+    """Compute posterior intervals, given float64 counts that need not be whole, such as means over halves."""
+    source = CountsPosterior(counts, prior, totals)
+    return _drawn(measures, counts, source, (counts, totals), draws, level, generator, keep_draws, event_dims)
 
 
 def _named(
@@ -261,9 +279,7 @@ class _Measured:
         absent = absent.reshape((*absent.shape, *[1] * (low.ndim - absent.ndim)))
         unknown = absent & (high - low <= 1e-12)  # equal in all draws: it depends only on a class without targets
         low, high = torch.where(unknown, torch.nan, low), torch.where(unknown, torch.nan, high)
-        whole = bool((counts == counts.round()).all())
-        method = "posterior" if whole else "posterior of counts that are not whole"
-        return Interval(self.estimate, low, high, level, method, plain if keep_draws else None, self.bias)
+        return Interval(self.estimate, low, high, level, "posterior", plain if keep_draws else None, self.bias)
 
     def _dispersion(self, drawn: Tensor, recalls: Tensor, counts: Tensor, level: float) -> Tensor:
         """Compute the ratio of the dispersion of test sets' values about the truth to the dispersion of the draws.
@@ -470,6 +486,7 @@ def bootstrap(
         if int(held.sum()) < 2:
             raise ValueError(f"counts must hold samples in at least 2 clusters, got {int(held.sum())} of {len(held)}")
         wide = wide.index_select(wide.ndim - event_dims - 1, held.nonzero().flatten())
+        warn_of_large_cluster("bootstrap", wide.flatten(-event_dims).sum(-1))
         found = of_clusters(measures, wide, draws, level, generator, keep_draws, event_dims)
         return _named(found, measures, measure)
     cells = wide if stratified else wide.flatten(-2).unsqueeze(-2)  # [..., strata, cells]
@@ -514,7 +531,8 @@ def of_clusters(
     source = CountsPosterior(counts, "auto", "fixed", worth)
     independent = counts * ratio(worth, counts.sum(-1)).unsqueeze(-1)
     by_class = _drawn(measures, counts, source, (independent, "drawn"), draws, level, generator, True, event_dims)
-    right, method = torch.diag_embed(counts.sum(-1)), f"cluster bootstrap{_uneven(clusters, event_dims)}"
+    right, largest = torch.diag_embed(counts.sum(-1)), largest_cluster(clusters.flatten(-event_dims).sum(-1))
+    method = f"cluster bootstrap; {largest}, {TOO_NARROW}" if largest else "cluster bootstrap"
     found = {}
     for name, measure in measures.items():
         drawn, own = resampled[name], by_class[name]
@@ -534,12 +552,30 @@ def of_clusters(
     return found
 
 
-def _uneven(clusters: Tensor, event_dims: int) -> str:
-    """Name the share of the largest cluster if it is large; of several problems, that with the largest."""
-    sizes = clusters.flatten(-event_dims).sum(-1)
+def largest_cluster(sizes: Tensor, times: float = LARGE) -> str:
+    """Name the share of the largest cluster if it is so many times as large as the mean; else return an empty text.
+
+    Args:
+        sizes: samples of each cluster, ``[..., M]``; of several problems, the one with the largest share counts.
+        times: least ratio of the largest to the mean size.
+    """
     number = sizes.shape[-1]
-    share = ratio(sizes.amax(-1), sizes.sum(-1)).max().item() if sizes.numel() else 0.0
-    return f"; the largest of {number} clusters holds {100 * share:.2g}%" if share * number > LARGE else ""
+    share = ratio(sizes.amax(-1).double(), sizes.sum(-1).double()).max().item() if sizes.numel() else 0.0
+    return f"the largest of {number} clusters holds {100 * share:.2g}%" if share * number > times else ""
+
+
+def large_cluster_warning(name: str, largest: str) -> str:
+    """Return the warning of a function or class about the largest cluster, which a text names."""
+    return (
+        f"{name}: {largest} of the samples; if values fall with the size of clusters, intervals are too narrow, as "
+        "larger clusters may not have come (in simulations 95% intervals then covered 0.74 to 0.98)"
+    )
+
+
+def warn_of_large_cluster(name: str, sizes: Tensor) -> None:
+    """Warn of clusters with so uneven sizes that intervals may be too narrow."""
+    if largest := largest_cluster(sizes, HEAVY):
+        warn_caller(large_cluster_warning(name, largest))
 
 
 def stretch(measure: Measure, clusters: Tensor, pooled: Tensor, level: float, event_dims: int) -> Tensor:

@@ -273,7 +273,8 @@ class TiesCheckpoint(TieRule, LightningCheckpoint):
     On a small validation set many epochs can have the same best value of a measure. On the test parts of 31 small
     tables (16 families), with an unweighted loss and right labels, the latest of them was better than the earliest by
     3.0 percentage points of balanced accuracy (95% interval 1.3 to 4.3) and 5.6 of IAM (2.6 to 7.6). With class
-    weights, or with wrong labels, the mean over four measures is inconclusive (``examples/monitor_study``).
+    weights, or with wrong labels, the mean over four measures is inconclusive (a study that
+    ``examples/evidence.md`` names).
 
     A tie counts only if the value was measured on the weights that are saved. The best file then holds weights that
     were validated with its value, unless Lightning also saves between validations and compares the last value again: by
@@ -292,7 +293,7 @@ class TiesCheckpoint(TieRule, LightningCheckpoint):
     ``fit``, so the files of several callbacks can be tested one after the other.
 
     ``EarlyStopping`` counts a tie as no improvement, so ties use up its patience. In six tasks of 20 epochs a patience
-    of 10 lost nothing; one of 3 lost 49 points of IAM in the task with two classes (``examples/deep_study``).
+    of 10 lost nothing; one of 3 lost 49 points of IAM in the task with two classes (another study that is named there).
 
     Args:
         *args: positional arguments of Lightning's ``ModelCheckpoint``, such as ``dirpath``.

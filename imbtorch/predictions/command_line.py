@@ -10,9 +10,9 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,6 +33,7 @@ ARGUMENTS = re.compile(
     r"\b(?P<name>class_names|positive|task|missing|ignore|scores|preds|threshold|logits|group|frequency|encoding|decimal"
     r"|head|rule|prior|prevalence|id|by_row|model)=(?P<value>\[\.\.\.\]|'[^']*'|-?\w*)"
 )  # in remedies of errors
+MOST = 1024  # times as many samples, up to which the number that would decide is looked for
 EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
 
 
@@ -133,8 +134,10 @@ def _parser() -> argparse.ArgumentParser:
         "compare",
         help="say whether new predictions are worse than old ones",
         description="Compare new predictions with old ones of the same samples. Exit code: 0 if they are not worse by "
-        "more than the margin, 1 if they are, 3 if these samples do not decide, 2 for an error. Two JSON files of "
-        "'imbtorch report --json' are compared as independent samples.",
+        "more than the margin or no prediction differs, 1 if they are worse, 3 if these samples do not decide, 2 for "
+        "an error. Two JSON files of 'imbtorch report --json' are compared as independent samples. Test once, at a "
+        "number of samples that you fixed before: of models that are worse by exactly the margin some 5% pass one "
+        "test, but up to 14% pass one of 20 tests of a growing sample.",
     )
     two.set_defaults(run=_compare)
     two.add_argument("old", help="file with the predictions of the old model, or of both")
@@ -234,52 +237,105 @@ def _compare(options: argparse.Namespace) -> tuple[int, str]:
         raise ValueError(f"--margin must be a loss of 0 or more, such as .01, got {options.margin:g}")
     files = [each for each in (options.old, options.new) if each is not None]
     if len(files) == 2 and all(Path(each).suffix == ".json" for each in files):
-        found, better, notes = _of_results(open_result(files[0]), open_result(files[1]), options)
+        found = _of_results(open_result(files[0]), open_result(files[1]), options)
     elif options.target is None or (options.preds is None and options.scores is None):
         raise ValueError("--target and --preds or --scores name the columns to compare; only two JSON files need none")
     else:
-        found, better, notes = _of_predictions(files, options)
-    difference, low, high = (float(part) for part in (found.estimate, found.low, found.high))
+        found = _of_predictions(files, options)
+    interval = found.interval(1, 10_000)
+    difference, low, high = (float(part) for part in (interval.estimate, interval.low, interval.high))
     if math.isnan(low) or math.isnan(high):
         raise ValueError(f"{options.measure} is undefined for these samples: it depends on classes without targets")
-    gain = (low, high) if better else (-high, -low)
-    code = NOT_WORSE if gain[0] >= -options.margin else WORSE if gain[1] < -options.margin else UNDECIDED
-    verdict = {
-        NOT_WORSE: f"not worse by more than {options.margin:g}",
-        WORSE: f"worse by more than {options.margin:g}",
-        UNDECIDED: f"undecided: these samples do not say whether it is worse by more than {options.margin:g}",
-    }[code]
-    lines = [
-        f"{options.measure}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] (90% {found.method})",
-        f"The new model is {verdict}." if code != UNDECIDED else f"{verdict.capitalize()}.",
-        *notes,
-    ]
+    code = found.verdict(interval, options.margin)
+    texts = {
+        NOT_WORSE: f"The new model is not worse by more than {options.margin:g}.",
+        WORSE: f"The new model is worse by more than {options.margin:g}.",
+        UNDECIDED: f"Undecided: these samples do not say whether it is worse by more than {options.margin:g}.",
+    }
+    lines = [f"{options.measure}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] (90% {interval.method})"]
+    lines.append("No prediction differs." if found.equal else texts[code])
+    if found.equal:
+        code = NOT_WORSE
+    elif code == UNDECIDED and found.rarest is not None:
+        lines.append(_needed(found, found.rarest, options.margin))
+    lines += found.notes
     return NOT_WORSE if code == UNDECIDED and options.undecided == "pass" else code, "\n".join(lines)
 
 
-def _of_predictions(files: Sequence[str], options: argparse.Namespace) -> tuple[Interval, bool, list[str]]:
-    """Compare two models on the same samples; return the difference, the direction, and notes."""
+class _Compared(NamedTuple):
+    """Comparison of two models.
+
+    Attributes:
+        interval: function of a number of times and of draws; it returns the interval of new minus old for so many times
+            as many samples, with the same shares.
+        better: whether higher values are better.
+        rarest: name of the rarest class, and its number of samples; None for scores.
+        equal: whether no prediction differs.
+        notes: lines to print.
+    """
+
+    interval: Callable[[float, int], Interval]
+    better: bool
+    rarest: tuple[str, int] | None
+    equal: bool
+    notes: list[str]
+
+    def verdict(self, interval: Interval, margin: float) -> int:
+        """Return the exit code for an interval."""
+        low, high = float(interval.low), float(interval.high)
+        gain = (low, high) if self.better else (-high, -low)
+        return NOT_WORSE if gain[0] >= -margin else WORSE if gain[1] < -margin else UNDECIDED
+
+
+def _needed(found: _Compared, rarest: tuple[str, int], margin: float) -> str:
+    """Say how many samples of the rarest class would decide, if all shares stay as they are."""
+
+    def decides(times: float) -> bool:
+        return found.verdict(found.interval(times, 1000), margin) != UNDECIDED
+
+    most = 2.0
+    while not decides(most):
+        most *= 2
+        if most > MOST:
+            return f"With these shares {MOST:,} times as many samples would not decide either."
+    least = most / 2
+    for _ in range(4):
+        middle = math.sqrt(least * most)
+        least, most = (least, middle) if decides(middle) else (middle, most)
+    name, number = rarest
+    return (
+        f"With these shares some {math.ceil(most * number):,} samples of {name}, the rarest class, would decide; here "
+        f"are {number:,}."
+    )
+
+
+def _of_predictions(files: Sequence[str], options: argparse.Namespace) -> _Compared:
+    """Compare two models on the same samples."""
     reading = _reading(options)
-    ignore = tuple(reading["ignore"] or ())
-    rules = Rules(reading["class_names"], options.positive, None, ignore, options.missing)
+    rules = Rules(reading["class_names"], options.positive, None, tuple(reading["ignore"] or ()), options.missing)
     columns = {name: getattr(options, name) for name in ("target", "preds", "scores", "model", "id", "cluster")}
+    kept = options.scores is not None and options.measure in SCORE_MEASURES
     joint = joint_counts(
         files[0],
         files[1] if len(files) > 1 else None,
         columns,
         rules,
-        None if options.measure in SCORE_MEASURES else options.threshold,
+        None if kept else options.threshold,
         options.by_row,
         (options.encoding, options.decimal, not options.no_head),
     )
-    of_scores = options.scores is not None and options.measure in SCORE_MEASURES
-    measure = None if of_scores else _measure(options, joint.names, joint.binary)
-    found = joint.compare(options.measure, LEVEL, _generator())
-    return found.difference, measure is None or bool(measure.higher_is_better), joint.notes()
+    measure = None if kept else _measure(options, joint.names, joint.binary)
+
+    def interval(times: float, draws: int) -> Interval:
+        return joint.compare(measure or options.measure, LEVEL, _generator(), draws, times).difference
+
+    rarest = None if joint.outcomes is None else _rarest(joint.outcomes.actual(), joint.names)
+    better = measure is None or bool(measure.higher_is_better)
+    return _Compared(interval, better, rarest, joint.equal, joint.notes())
 
 
-def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespace) -> tuple[Interval, bool, list[str]]:
-    """Compare two results without rows, as independent samples; return the difference, the direction, and notes."""
+def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespace) -> _Compared:
+    """Compare two results without rows, as independent samples."""
     first, second = (result.signature.split(" | ")[1] for result in (old, new))
     if first != second or list(old.table()["class"]) != list(new.table()["class"]):
         raise ValueError(f"both files must be of the same classes, got {first} and {second}")
@@ -299,9 +355,20 @@ def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespac
     after, before = new.counts, old.counts
     if not (isinstance(after, torch.Tensor) and isinstance(before, torch.Tensor)):
         raise ValueError("both files must hold whole matrices; state='margins' has no intervals")
-    found = compare(measure, after, before, level=LEVEL, generator=_generator())
+
+    def interval(times: float, draws: int) -> Interval:
+        counts = ((each * times).round() for each in (after, before))
+        return compare(measure, *counts, draws=draws, level=LEVEL, generator=_generator()).difference
+
     note = "compared as independent samples, because the files hold counts and no rows; predictions decide more"
-    return found.difference, bool(measure.higher_is_better), [note, f"old: {old.signature}", f"new: {new.signature}"]
+    notes = [note, f"old: {old.signature}", f"new: {new.signature}"]
+    return _Compared(interval, bool(measure.higher_is_better), _rarest(after.sum(-1), names), False, notes)
+
+
+def _rarest(actual: torch.Tensor, names: Sequence[Any]) -> tuple[str, int]:
+    """Return the class with the fewest targets, of those that have some, and their number."""
+    place = int(torch.where(actual > 0, actual, torch.inf).argmin())
+    return repr(names[place]), int(actual[place])
 
 
 def _measure(options: argparse.Namespace, names: Sequence[str], binary: bool) -> AveragedMeasure:

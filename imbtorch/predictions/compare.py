@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from imbtorch.choosing.comparisons import SCORE_MEASURES, Comparison, paired_compare
+from imbtorch.choosing.comparisons import SCORE_MEASURES, Comparison, compare_outcomes, paired_compare
+from imbtorch.choosing.outcomes import JointOutcomes
 from imbtorch.columns import Array, Column, Missing, Rules, typed, without_left_out
 from imbtorch.counting.tasks import Counting
 from imbtorch.measures.named import AveragedMeasure, directed, resolved
@@ -99,60 +100,60 @@ def compare_predictions(
 
 @dataclass
 class Joint:
-    """Joint counts of two models: classes as indices, or scores.
+    """Joint outcomes of two models, the new one first.
 
     Attributes:
         names: names of the classes.
         binary: whether the last of two classes is the positive one.
-        target: ``[U]`` true classes.
-        old: ``[U]`` predictions of the old model.
-        new: ``[U]`` predictions of the new model.
-        times: ``[U]`` numbers of samples.
-        cluster: ``[U]`` ids of clusters.
+        outcomes: different outcomes, with their numbers of samples; None for scores.
+        scores: ``[N]`` scores of the new and the old model, and the targets; empty for classes.
     """
 
     names: tuple[str, ...]
     binary: bool
-    target: Tensor
-    old: Tensor
-    new: Tensor
-    times: Tensor
-    cluster: Tensor | None
+    outcomes: JointOutcomes | None
+    scores: tuple[Tensor, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether no prediction differs."""
+        new, old = self.scores[:2] if self.outcomes is None else self.outcomes.preds
+        return torch.equal(new, old)
 
     def measure(self, name: str) -> AveragedMeasure:
         """Return a measure as a report of these classes computes it."""
         counting = Counting.of("binary") if self.binary else Counting.of("multiclass", len(self.names))
         return directed(resolved("measure", name, counting, batched=True))
 
-    def compare(self, name: str, level: float, generator: torch.Generator | None) -> Comparison:
-        """Compare both models."""
-        if self.old.is_floating_point():
-            return paired_compare(name, self.new, self.old, self.target, level=level, generator=generator)
-        parts = (self.new, self.old, self.target, *([] if self.cluster is None else [self.cluster]))
-        new, old, target, *cluster = (part.repeat_interleave(self.times) for part in parts)
-        more: dict[str, Any] = {"cluster": cluster[0]} if cluster else {}
-        return paired_compare(
-            self.measure(name),
-            new,
-            old,
-            target,
-            len(self.names),
-            level=level,
-            generator=generator,
-            prior="differing",
-            **more,
-        )
+    def compare(
+        self,
+        measure: AveragedMeasure | str,
+        level: float,
+        generator: torch.Generator | None,
+        draws: int = 10_000,
+        times: float = 1,
+    ) -> Comparison:
+        """Compare both models, or as many times as many samples with the same shares."""
+        if self.outcomes is None:
+            new, old, target = self.scores
+            return paired_compare(str(measure), new, old, target, draws=draws, level=level, generator=generator)
+        if isinstance(measure, str):
+            measure = self.measure(measure)
+        several = replace(self.outcomes, times=self.outcomes.times * times)
+        return compare_outcomes(measure, several, bool(measure.higher_is_better), draws, level, generator)
 
     def notes(self) -> list[str]:
         """Return lines that say how many samples differ, and the signatures of both models."""
-        samples, changed = int(self.times.sum()), int(self.times[self.old != self.new].sum())
-        if self.old.is_floating_point():
-            return [f"{samples} samples"]
-        lines = [f"{samples} samples, of which {changed or 'none'} are predicted differently"]
-        for called, preds in (("old", self.old), ("new", self.new)):
+        if self.outcomes is None:
+            return [f"{len(self.scores[0])} samples"]
+        new, old = self.outcomes.preds
+        times = self.outcomes.times.long()
+        changed = int(times[old != new].sum())
+        lines = [f"{int(times.sum())} samples, of which {changed or 'none'} are predicted differently"]
+        for called, preds in (("old", old), ("new", new)):
             report = ImbalanceReport("binary" if self.binary else "multiclass", class_names=self.names)
             report.quiet = True
-            report.update(preds, self.target, frequency=self.times)
+            report.update(preds, self.outcomes.target, frequency=times)
             lines.append(f"{called}: {report.result().signature}")
         return lines
 
@@ -232,8 +233,12 @@ def _of_scores(
         if "cluster" in columns:
             parts["cluster"].append(ids_of(columns["cluster"])[keep])
     joined = {role: torch.from_numpy(np.concatenate(some)) for role, some in parts.items() if some}
-    ones = torch.ones(len(joined["target"]), dtype=torch.int64)
-    return Joint(classes.names, True, joined["target"], joined["old"], joined["new"], ones, joined.get("cluster"))
+    new, old, target = (joined[role] for role in ("new", "old", "target"))
+    if threshold is None:
+        if "cluster" in joined:
+            raise ValueError("cluster is for classes; auc and average_precision treat samples as independent")
+        return Joint(classes.names, True, None, (new, old, target))
+    return Joint(classes.names, True, JointOutcomes.of(torch.stack((new, old)), target, 2, joined.get("cluster")))
 
 
 def _of_classes(found: Mapping[str, Column], names: Mapping[str, str], rules: Rules, id: str | None) -> Joint:
@@ -255,8 +260,9 @@ def _of_classes(found: Mapping[str, Column], names: Mapping[str, str], rules: Ru
     keep = np.stack(list(codes.values())).min(0) >= 0
     parts = {role: torch.from_numpy(each[keep]) for role, each in codes.items()}
     cluster = torch.from_numpy(ids_of(columns["cluster"])[keep]) if "cluster" in columns else None
-    number = torch.from_numpy(times[keep].astype(np.int64))
-    return Joint(classes.names, classes.binary, parts["target"], parts["old"], parts["new"], number, cluster)
+    both, number = torch.stack((parts["new"], parts["old"])), torch.from_numpy(times[keep])
+    outcomes = JointOutcomes.of(both, parts["target"], len(classes.names), cluster, number)
+    return Joint(classes.names, classes.binary, outcomes)
 
 
 def _check_targets(target: Array, again: Array, times: Array | None, names: Sequence[str], id: str | None) -> None:
@@ -268,7 +274,8 @@ def _check_targets(target: Array, again: Array, times: Array | None, names: Sequ
         remedy = "" if id else "; if the rows are in another order, pair them by id= (--id)"
         both = [names[each[place]] if each[place] >= 0 else "" for each in (target, again)]
         raise ValueError(
-            f"the targets of both models differ in {number:g} of {rows:g} rows, such as {both[0]!r} and {both[1]!r}{remedy}"
+            f"the targets of both models differ in {number:.15g} of {rows:.15g} rows, such as {both[0]!r} and "
+            f"{both[1]!r}{remedy}"
         )
 
 

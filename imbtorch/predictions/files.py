@@ -210,8 +210,8 @@ def check_order(name: str, different: int) -> None:
     """Raise for a column of ids that shows another order of the rows."""
     if different:
         raise ValueError(
-            f"column {name!r} of old and new differs in {different} rows, so their order differs: pair the rows by id={name!r} "
-            f"(--id {name}), or pass by_row=True (--by-row) if they are of the same samples all the same"
+            f"column {name!r} of old and new differs in {different} rows, so their order differs: pair the rows by "
+            f"id={name!r} (--id {name}), or pass by_row=True (--by-row) if they are of the same samples all the same"
         )
 
 
@@ -353,8 +353,8 @@ class Files(Relation):
         """Return the first lines of a file of text; cells that nobody names may be in another encoding."""
         utf8 = self._encoding == "utf-8"
         query = (
-            f"FROM read_csv([{literal(path)}], auto_detect=false, columns={{'line': 'VARCHAR'}}, delim='\x01', quote='', "
-            f"escape='', comment='', header=false, strict_mode=false, compression='{packed}', "
+            f"FROM read_csv([{literal(path)}], auto_detect=false, columns={{'line': 'VARCHAR'}}, delim='\x01', "
+            f"quote='', escape='', comment='', header=false, strict_mode=false, compression='{packed}', "
             f"encoding={literal('latin-1' if utf8 else self._encoding)}, hive_partitioning=false) LIMIT {HEAD_LINES}"
         )
         with self._explained():

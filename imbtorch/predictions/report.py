@@ -61,7 +61,7 @@ def report(
     glob, folder or list of paths of CSV, TSV, Parquet or JSON lines, also ``.gz`` and ``.zst``
     (``pip install imbtorch[files]``). The other arguments then name columns: one, a list, a pattern such as ``"p_*"``,
     or a mapping of class to column. Only these are read, and memory does not grow with rows. Without ``source`` they
-    hold the values: lists, NumPy arrays, torch tensors, columns of frames; tables of several columns as mapping or frame.
+    hold the values: lists, NumPy arrays, torch tensors, columns of frames; several columns as a mapping or frame.
 
     **Classes** are integers if all values of targets and predictions are whole numbers, however written, booleans
     if all are true or false, else texts. The guide has all rules. Booleans, and 0 and 1, are the binary task, with True
@@ -79,7 +79,7 @@ def report(
         source: frame, mapping of columns, lazy frame, or files; None if the arguments hold the values.
         target: true classes; of several labels columns of 0 and 1, ``[N, L]`` or label -> ``[N]``.
         preds: predicted classes, of several labels a column each. Floating arrays are scores; columns never are.
-        scores: scores: one of class 1, True or ``positive``, or one of each class, by name or ``[N, K]`` in their order.
+        scores: score of class 1, True or ``positive``, or of each class, by name or ``[N, K]`` in their order.
         class_names: classes in the order of the report, also those that do not occur; names of the integers 0 to
             K - 1, or a mapping of class to name.
         positive: positive one of two classes.

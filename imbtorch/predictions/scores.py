@@ -72,8 +72,8 @@ def check_scores(scores: Array, names: Sequence[str], called: str, logits: bool,
     if uneven.any():
         row = int(uneven.argmax())
         raise ValueError(
-            f"{called} must sum to 1 over the classes, got {sums[row]:g} in row {start + row} ({int(uneven.sum())} rows); "
-            f"these are not probabilities over classes: {OUTSIDE}"
+            f"{called} must sum to 1 over the classes, got {sums[row]:g} in row {start + row} ({int(uneven.sum())} "
+            f"rows); these are not probabilities over classes: {OUTSIDE}"
         )
     return scores
 
@@ -106,7 +106,7 @@ def floats(called: str, given: Array, start: int) -> Array:
         try:
             missing = read_cell(each).kind == "missing"
             found[place] = np.nan if missing else float("_" if isinstance(each, str) and "_" in each else each)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError):  # noqa: PERF203
             text = each if isinstance(each, str) else ""
             remedy = "; percentages: divide by 100" if text.endswith("%") else ""
             remedy = "; decimal=',' reads decimal commas" if re.fullmatch(r"[+-]?\d*,\d+", text) else remedy

@@ -160,7 +160,7 @@ def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str
         raise ValueError(f"{source.call(sums)} must be finite and not negative, without missing values")
     if totals.sum() >= 2**53 and source.called.get(sums) == "frequency":
         raise ValueError(
-            "frequency sums to 2**53 or more, which floating numbers of the engine cannot count; report parts and merge them"
+            "frequency sums to 2**53 or more, which floating numbers cannot count; report parts and merge them"
         )
     return columns, {sums: totals}
 
@@ -188,13 +188,13 @@ def as_array(name: str, given: Any) -> Array:
     if listed and len(given) and isinstance(given[0], str):
         return np.array(given, dtype=object)  # NumPy would turn numbers among strings into strings
     try:
-        arrow = {"zero_copy_only": False} if type(given).__module__.startswith("pyarrow") else {}
+        arrow: Any = {"zero_copy_only": False} if type(given).__module__.startswith("pyarrow") else {}
         found: Array = given.to_numpy(**arrow) if hasattr(given, "to_numpy") else np.asarray(given)
     except ValueError as error:
         raise ValueError(f"{name} must be one column, or rows of equal length: {error}") from error
     if found.ndim == 0:
         raise TypeError(f"{name} must hold a value for each sample, got {given!r}")
-    masked = np.argwhere(np.ma.getmaskarray(given)) if isinstance(given, np.ma.MaskedArray) else ()
+    masked: Any = np.argwhere(np.ma.getmaskarray(given)) if isinstance(given, np.ma.MaskedArray) else ()
     if len(masked):
         raise ValueError(f"{name} has no value in row {int(masked[0][0])} ({len(masked)} values are masked)")
     if found.dtype.kind == "U" and listed:
@@ -322,8 +322,8 @@ def by_class(columns: Mapping[str, str], classes: Sequence[str], argument: str) 
     lacking = [name for name in classes if name not in labels]
     if unknown:
         raise ValueError(
-            f"column {columns[unknown[0]].removeprefix(f'{argument}, ')!r} of {argument} matches no class; classes are {first_names(classes)}"
-            f"{did_you_mean(unknown[0], classes)}; leave the column out, by a list of columns or a narrower pattern such "
-            "as 'p?', or name all classes by class_names=[...]"
+            f"column {columns[unknown[0]].removeprefix(f'{argument}, ')!r} of {argument} matches no class; classes are "
+            f"{first_names(classes)}{did_you_mean(unknown[0], classes)}; leave the column out, by a list of columns or "
+            "a narrower pattern such as 'p?', or name all classes by class_names=[...]"
         )
     raise ValueError(f"{argument} has no column for {first_names([repr(name) for name in lacking])}; add it")

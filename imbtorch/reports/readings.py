@@ -15,7 +15,7 @@ from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Measure, mapped, sums
 from imbtorch.intervals.baselines import always_commonest
 from imbtorch.intervals.buckets import FEW_BUCKETS, resample_buckets
-from imbtorch.intervals.intervals import Interval, posterior
+from imbtorch.intervals.intervals import LARGE, Interval, largest_cluster, posterior
 from imbtorch.measures.named import PER_CLASS, AtPrevalence, AveragedMeasure, of_name, one_value
 from imbtorch.metrics.rows import Bound, Row, Snapshot, shown
 from imbtorch.reports.groups import comparable_groups, worst
@@ -337,6 +337,15 @@ def _counts_of(at: Snapshot, group: int | None, clusters: bool | None) -> tuple[
         buckets = buckets.sum(0)
     assert isinstance(counts, Tensor)
     return counts, buckets
+
+
+def largest_bucket(at: Snapshot, times: float = LARGE) -> str:
+    """Name the share of the largest bucket of clusters if it is so many times as large as the mean; else return ""."""
+    buckets = _counts_of(at, None, None)[1]
+    if buckets is None:
+        return ""
+    sizes = buckets.flatten(1).sum(1)
+    return largest_cluster(sizes[sizes > 0], times).replace("clusters", "buckets of clusters")
 
 
 def rarest_text(row: Row, buckets: Tensor, class_names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from typing_extensions import Unpack
 from imbtorch.counting.arguments import Layout, Task, Thresholds, in_class_order
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Margins, double, mapped, ratio, sums
-from imbtorch.intervals.intervals import Interval
+from imbtorch.intervals.intervals import HEAVY, Interval, large_cluster_warning
 from imbtorch.measures.named import (
     AtPrevalence,
     AveragedMeasure,
@@ -37,7 +37,14 @@ from imbtorch.reports.groups import (
     group_problems,
     report_memory,
 )
-from imbtorch.reports.readings import FEW_CLASSES, Readings, Value, values_of_class_groups, values_of_classes
+from imbtorch.reports.readings import (
+    FEW_CLASSES,
+    Readings,
+    Value,
+    largest_bucket,
+    values_of_class_groups,
+    values_of_classes,
+)
 from imbtorch.reports.result import ReportResult
 from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tables import Table
@@ -240,6 +247,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 self._warn_once(kind, f"{type(self).__name__}: {text}")
         if drawn:
             self._warn_if_dependent(state)
+            if largest := largest_bucket(at, HEAVY):
+                self._warn_once("large cluster", large_cluster_warning(type(self).__name__, largest))
         values = self._settings.read(at)
         self._warn_of_few_samples(at)
         if drawn and bool(counted.actual.any()):

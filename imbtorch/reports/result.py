@@ -14,13 +14,13 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, confusion_counts, mapped, margins
 from imbtorch.intervals.buckets import ONE_BUCKET
-from imbtorch.intervals.intervals import Interval
+from imbtorch.intervals.intervals import TOO_NARROW, Interval
 from imbtorch.measures.named import of_name
 from imbtorch.metrics.base import NO_BUCKETS, UNSURE
 from imbtorch.metrics.rows import Result, Row, Snapshot, shown
 from imbtorch.reports.files import text_of_file
 from imbtorch.reports.groups import comparable_groups
-from imbtorch.reports.readings import ENDS, LEVEL, Readings, values_of_classes
+from imbtorch.reports.readings import ENDS, LEVEL, Readings, largest_bucket, values_of_classes
 from imbtorch.tables import COUNTS, Cell, Table, baseline_line
 from imbtorch.version import __version__
 
@@ -250,9 +250,12 @@ class ReportResult(Result):
         directed = next((row for row in self._rows if row.kind == "overall" and row.better is not None), None)
         if directed is not None:
             blocks["group"] = _worst_first(blocks["group"], directed.measure, directed.better)
+        baseline = baseline_line(*settings.baseline(at))
+        largest = largest_bucket(at) if settings.bounded else ""
+        uneven = f"intervals: {largest} of the samples; {TOO_NARROW}" if largest else ""
         return Table(
             {kind: found for kind, found in blocks.items() if found},
-            tuple(filter(None, [baseline_line(*settings.baseline(at)), RULE if blocks["rule"] else "", *self._notes])),
+            tuple(filter(None, [baseline, uneven, RULE if blocks["rule"] else "", *self._notes])),
             printed={"group": FEW},
         )
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from cases import shown_in_notebook
 from distributions import LEARNING, drawn, facts, half_sampled, seeded
-from rooms import epochs
+from rooms import epochs, posterior_of
 from sklearn import metrics
 
 import imbtorch
 from imbtorch import balanced_accuracy
-from imbtorch.statistics import posterior, select_epoch
+from imbtorch.statistics import select_epoch
 
 
 def one_line(found):
@@ -54,7 +54,7 @@ def test_halves_and_the_set_agree_with_loops(name, recalls, totals):
     counts = torch.from_numpy(corrected)
     assert counts.sum(-1).tolist() == pytest.approx(totals)  # rows keep their sums
     assert found.corrected == pytest.approx(measure(counts).item())
-    interval = posterior(measure, counts, draws=300, generator=again)
+    interval = posterior_of({"": measure}, counts, 300, 0.95, again)[""]
     assert (found.interval.low.item(), found.interval.high.item()) == pytest.approx(
         (min(interval.low.item(), found.value), max(interval.high.item(), found.value))
     )
@@ -175,7 +175,7 @@ def test_named_candidates_are_chosen_like_epochs_and_called_by_their_names():
     assert one_line(choose({"a": target, "b": 1 - target})).endswith("; distinguishable from all other candidates")
     assert one_line(choose({"only": first})).endswith(" (95% posterior), stability 1.00")
 
-    with pytest.raises(ValueError, match=r"predictions\['b'\] must hold .* each target, \[80\], got shape \[3\]"):
+    with pytest.raises(ValueError, match=r"predictions\['b'\] must hold .* each target, \[80\], got \[3\]"):
         choose({"a": target, "b": target[:3]})
     with pytest.raises(TypeError, match=r"predictions\['a'\] must be a torch.Tensor, got list"):
         choose({"a": target.tolist()})

@@ -95,6 +95,66 @@ def test_clusters_of_equal_samples_are_worth_one_sample_each():
     assert (together.high - together.low).item() == pytest.approx((alone.high - alone.low).item(), rel=0.1)
 
 
+def test_models_that_are_right_on_the_same_few_samples_may_differ():
+    """Each model has a prior sample of its own in a class, half right and half wrong."""
+    target = torch.tensor([0] * 100_000 + [1] * 12)
+    found = over_runs(dict.fromkeys("ab", [target] * 3), target, "balanced_accuracy", draws=4000, generator=seeded())
+    rng = np.random.default_rng(0)
+    common, right, wrong = rng.gamma(12, size=100_000), *rng.gamma(0.5, size=(2, 2, 100_000))
+    recalls = (common + right) / (common + right + wrong)
+    half = stats.norm.ppf(0.975) * (recalls[0] - recalls[1]).std() / 2
+    assert half == pytest.approx(0.07, abs=0.01)
+    difference = found.differences["a", "b"]
+    assert difference.estimate == 0
+    assert [difference.low.item(), difference.high.item()] == pytest.approx([-half, half], rel=0.06)
+
+
+def test_differences_of_unequal_models_are_covered():
+    """Eight rare samples, of which ten seeds of both models miss nearly the same: .75 without priors of their own."""
+    rng, held = np.random.default_rng(0), 0
+    target = np.repeat([0, 1], [242, 8])
+    for _ in range(60):
+        hard = np.sqrt(0.9) * rng.standard_normal(250)
+        runs = {
+            name: list(
+                torch.from_numpy(
+                    np.where(hard + np.sqrt(0.1) * rng.standard_normal((10, 250)) < bounds, target, 1 - target)
+                )
+            )
+            for name, bounds in (
+                ("a", stats.norm.ppf([0.95, 0.97])[target]),
+                ("b", stats.norm.ppf([0.95, 0.87])[target]),
+            )
+        }
+        found = over_runs(runs, torch.from_numpy(target), "balanced_accuracy", draws=200, generator=seeded())
+        held += found.differences["a", "b"].low.item() <= 0.05 <= found.differences["a", "b"].high.item()
+    assert held >= 55
+
+
+def test_a_prior_sample_of_clusters_is_worth_one_cluster_of_equal_samples():
+    target, runs = drawn(samples=40, classes=2)
+    _, others = drawn(samples=40, classes=2, wrong=0.3)
+    alone = over_runs({"a": runs, "b": others}, target, "balanced_accuracy", draws=4000, generator=seeded())
+    copies = {name: [each.repeat_interleave(5) for each in some] for name, some in (("a", runs), ("b", others))}
+    found = over_runs(
+        copies,
+        target.repeat_interleave(5),
+        "balanced_accuracy",
+        draws=4000,
+        generator=seeded(),
+        cluster=torch.arange(40).repeat_interleave(5),
+    )
+    widths = [(each.differences["a", "b"].high - each.differences["a", "b"].low).item() for each in (alone, found)]
+    assert widths[0] == pytest.approx(widths[1], rel=0.08)
+
+
+def test_a_large_cluster_is_warned_of():
+    target, runs = drawn(samples=60)
+    ids = torch.cat((torch.zeros(30), torch.arange(1, 31))).long()
+    with pytest.warns(UserWarning, match="^over_runs: the largest of 31 clusters holds 50% of the samples"):
+        over_runs({"one": runs}, target, "accuracy", draws=20, cluster=ids)
+
+
 def test_models_that_predict_the_same_do_not_differ():
     target, runs = drawn()
     found = over_runs({"a": runs, "b": runs, "c": runs[:3]}, target, "iam", generator=seeded())
@@ -139,9 +199,9 @@ def test_a_range_without_an_end_or_unknown_cuts_nothing_off(measure):
             TypeError,
             r"runs\['a'\]\[0\] must hold class indices, got torch.float32; pass classes",
         ),
-        ({"num_classes": 1}, ValueError, r"hold the class 1, but num_classes=1 allows 0\.\.0"),
+        ({"num_classes": 1}, ValueError, r"runs\['a'\]\[0\] holds the class 1, but num_classes=1 allows 0\.\.0"),
         ({"target": torch.tensor([0, -1])}, ValueError, "target holds the class -1; classes count from 0"),
-        ({"cluster": torch.tensor([1])}, ValueError, r"cluster must hold an id for each target, \[2\], got \[1\]"),
+        ({"cluster": torch.tensor([1])}, ValueError, r"cluster must hold one value per sample: shape \[2\]"),
         ({"target": torch.empty(0, dtype=torch.long)}, ValueError, "target holds no samples"),
         ({"draws": 1}, ValueError, "2"),
     ],

@@ -238,3 +238,61 @@ def test_promises_that_cannot_be_made_say_why():
     weighted.update(torch.tensor([0.2, 0.7]), torch.tensor([0, 1]))
     with pytest.raises(ValueError, match="sums of weights are not"):
         weighted.best({"recall": 0.5}, sure=0.9)
+
+
+# --- in the constructor ---------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_logs_and_its_rule_holds_the_promised_threshold():
+    """The oracle: the cut of highest recall among those whose precision the walk of the test above promises."""
+    sweep = swept(at_least={"precision": 0.5}, sure=0.9)
+    counts = sweep.result().matrices()
+    distinct = torch.stack(sorted(counts.unique(dim=0), key=lambda each: each[:, 0].sum().item()))
+    kept = distinct[torch.tensor(walk_of_precision(distinct, 0.5, 0.1))]
+    found = sweep.compute()
+    assert found["value"].item() == pytest.approx((kept[:, 1, 1].max() / kept[0, 1].sum()).item())
+    assert sweep.rule.threshold == found["threshold"] == sweep.best().threshold
+    assert sweep.best().sure == 0.9
+    assert found["threshold"] > swept(at_least={"precision": 0.5}).compute()["threshold"]
+    assert "sure=0.9" in repr(sweep)
+    assert sweep.best(at_least={}).sure is None
+    assert sweep.best({"precision": 0.4}, sure=0.6).sure == 0.6
+
+
+def test_a_promised_recall_is_missed_by_as_few_rules_as_it_says():
+    """True recall of a threshold t of two normal classes: P(N(2, 1) > t)."""
+    rng, missed, sets = np.random.default_rng(1), 0, 300
+    for _ in range(sets):
+        target = rng.random(400) < 0.2
+        sweep = ThresholdSweep("precision", logits=True, at_least={"recall": 0.8}, sure=0.9)
+        sweep.update(torch.from_numpy(rng.normal(size=400) + 2 * target), torch.from_numpy(target).long())
+        threshold = sweep.compute()["threshold"].logit().item()
+        missed += stats.norm.sf(threshold, 2) < 0.8
+    assert 0 < missed / sets < 0.1 + 3 * math.sqrt(0.1 * 0.9 / sets)
+
+
+def test_where_nothing_can_be_promised_the_worst_value_is_logged():
+    with pytest.warns(UserWarning, match=r"no threshold can be promised to have precision >= 0.97 at sure=0.99"):
+        sweep = swept(at_least={"precision": 0.97}, sure=0.99)
+    assert sweep.compute()["value"] == 0
+    with pytest.raises(ValueError, match="can be promised"):
+        sweep.interval("value")
+
+
+def test_a_sweep_that_could_not_promise_is_refused():
+    for arguments, text in (
+        ({"sure": 0.9}, "add at_least="),
+        ({"sure": 0.4, "at_least": {"recall": 0.8}}, r"sure must be a probability in \[0.5, 1\)"),
+        ({"sure": 0.9, "at_least": {"mcc": 0.8}}, "cannot promise 'mcc'"),
+        ({"sure": 0.9, "at_least": {"recall": 0.8}, "clusters": True}, "needs independent samples"),
+        ({"sure": 0.9, "at_least": {"f1": 0.5}, "prevalence": [0.9, 0.1]}, "cannot promise 'f1' at the prevalence"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            ThresholdSweep("precision", **arguments)
+
+
+def test_the_held_out_value_and_gain_of_a_promised_threshold_name_its_limits():
+    sweep = swept("precision", at_least={"recall": 0.7}, sure=0.9)
+    generator = torch.Generator().manual_seed(0)
+    assert "on held-out samples recall 0." in sweep.interval("value", generator=generator).method
+    assert "on held-out samples recall 0." in sweep.gain(generator=generator).method

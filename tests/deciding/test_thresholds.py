@@ -176,7 +176,7 @@ def test_what_cannot_be_met_is_said_with_what_can():
         ({"at_least": {"dominance": 0.8}}, "higher values of it are not better"),
         ({"alerts": 50}, r"alerts must be a share.*50 in 10,000 are 0\.005"),
         ({"sure": 0.9}, "sure is the probability that limits hold"),
-        ({"at_least": {"recall": 0.8}, "sure": 90}, r"sure must be a probability in \(0, 1\)"),
+        ({"at_least": {"recall": 0.8}, "sure": 90}, r"sure must be a probability in \[0.5, 1\)"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             sweep.best(**bad)

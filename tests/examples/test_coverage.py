@@ -126,6 +126,28 @@ def test_differences_of_models_are_covered_in_small_classes(coverage, size, reca
     assert held[1] >= 88
 
 
+def test_models_of_the_gate_differ_by_the_margin(coverage):
+    """In balanced accuracy by the mean of what they lose less what they win; predictions lose and win as often."""
+    torch.manual_seed(0)
+    for name in coverage.DISAGREEMENTS:
+        models = coverage.Disagreement((480, 90, 30), name, "BA", 0.03)
+        assert (models.lost - models.won).mean().item() == pytest.approx(0.03)
+        target = torch.arange(3).repeat_interleave(200_000)
+        new, old = models.drawn(target)
+        for classes, right in ((models.lost, (old == target) & (new != target)), (models.won, new == target)):
+            share = (right & (old != new)).view(3, -1).double().mean(-1)
+            assert share.tolist() == pytest.approx(classes.tolist(), abs=0.002)
+        equal = coverage.Disagreement((480, 90, 30), name, "IAM", 0.0)
+        assert torch.equal(equal.lost, equal.won)
+
+
+def test_differences_of_unequal_models_over_seeds_are_covered(coverage):
+    """.75 if the prior of both models cancels."""
+    torch.manual_seed(0)
+    row = coverage.over_unequal_seeds(40, 2, 8, 0.97, 0.87, 0.9, 10, 0.0)
+    assert float(row[7]) >= 0.93
+
+
 def test_values_at_chosen_thresholds_are_covered(coverage):
     """Three positives: nine tenths of the samples choose a worse threshold than all of them."""
     torch.manual_seed(0)

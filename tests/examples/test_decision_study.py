@@ -1,11 +1,9 @@
 """The study of decisions: its tasks, its training, its rules, and tables that are those of its CSV file."""
 
 import csv
-import importlib.util
 import itertools
 import math
 import statistics
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 import torch
 from matplotlib import image
 from scipy.special import stdtr, stdtrit
+from scripts import scripts_of
 from sklearn.datasets import load_digits
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score, log_loss, matthews_corrcoef
 from torch import nn
@@ -20,25 +19,166 @@ from torch import nn
 from imbtorch import LogitAdjustmentSweep, ThresholdSweep
 
 FOLDER = Path(__file__).parents[2] / "examples" / "decision_study"
-NAMES = ("tasks", "train", "measure", "report")
+with scripts_of(FOLDER) as script:
+    names = ("keel", "pools", "networks", "tasks", "train", "measure", "report")
+    keel, pools, networks, tasks, train, measure, report = map(script, names)
 
 
-def loaded(name):
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # under which the scripts import one another
-    spec.loader.exec_module(module)
-    return module
+# KEEL sets ------------------------------------------------------------------------------------------------------------
+
+HEAD = "@relation toy\n@attribute a real [0, 9]\n@attribute b {x, y, z}\n@attribute Class {positive, negative}\n@data\n"
+ROWS = [f"{index % 10}, {'xyz'[index % 3]}, negative" for index in range(80)]
+RARE = [f"{index % 3}.5, x, positive" for index in range(20)]
 
 
-before = {name: sys.modules.pop(name, None) for name in (*NAMES, "data", "run")}
-path_before = list(sys.path)
-tasks, train, measure, report = (loaded(name) for name in NAMES)
-sys.path[:] = path_before
-for name, module in before.items():
-    sys.modules.pop(name)
-    if module is not None:
-        sys.modules[name] = module
+def written(folder, rows, name="toy"):
+    path = folder / name / f"{name}.dat"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(HEAD + "\n".join(rows), encoding="utf-8")
+    return path
+
+
+def test_numbers_names_and_missing_cells_are_read(tmp_path):
+    data = keel.read_set(written(tmp_path, [*ROWS, *RARE, "?, z, negative"]))
+    assert data.name == "toy"
+    assert data.features.shape == (101, 4)  # a number and three indicators
+    assert data.features[81].tolist() == [1.5, 1, 0, 0]
+    assert math.isnan(data.features[100, 0])
+    assert data.target.tolist() == [0] * 80 + [1] * 20 + [0]
+
+
+def test_features_are_scaled_by_the_training_samples_and_missing_ones_are_their_mean(tmp_path):
+    data = keel.read_set(written(tmp_path, [*ROWS, *RARE, "?, z, negative"]))
+    train, _, test = keel.split(data.target, torch.Generator().manual_seed(7))
+    features = keel.scaled(data.features, train)
+    torch.testing.assert_close(features[train].mean(0), torch.zeros(4), atol=1e-5, rtol=0)
+    assert features[100, 0] == 0
+    raw = data.features[train, 0]
+    mean, spread = raw.nanmean(), np.nanstd(raw.numpy())
+    torch.testing.assert_close(features[test[0], 0], (data.features[test[0], 0] - mean) / spread)
+
+
+@pytest.mark.parametrize("rows", [ROWS + RARE[:9], ROWS[:40] + RARE, ROWS, ROWS * 151])
+def test_sets_that_do_not_fit_are_left_out(tmp_path, rows):
+    assert keel.read_set(written(tmp_path, rows)) is None
+
+
+def test_small_classes_are_left_out_of_sets_with_three_others(tmp_path):
+    rows = [*ROWS, *RARE, *["5, y, other"] * 10, *["6, y, tiny"] * 9]
+    data = keel.read_set(written(tmp_path, rows))
+    assert data.counts.tolist() == [80, 20, 10]
+
+
+def test_a_set_under_two_names_is_taken_once_and_the_folder_names_the_file(tmp_path):
+    written(tmp_path, ROWS + RARE)
+    written(tmp_path, ROWS + RARE, "again")
+    written(tmp_path, [*ROWS, *RARE, "3.25, x, negative"], "other").with_name("test.dat").write_text(
+        HEAD + "\n".join([*ROWS, *RARE, "4.25, x, negative"]), encoding="utf-8"
+    )
+    sets = keel.real_sets(tmp_path)
+    assert sorted(len(data.target) for data in sets) == [100, 101]
+    assert {data.name for data in sets} in ({"toy", "other"}, {"again", "other"})
+
+
+def test_families_are_the_base_sets():
+    names = ["new_thyroid1", "newthyroid", "yeast-2_vs_4", "yeast4", "led7digit-0_vs_1", "flare-F"]
+    assert [keel.family(name) for name in names] == ["newthyroid"] * 2 + ["yeast"] * 2 + ["led", "flare"]
+
+
+def test_parts_hold_the_same_share_of_each_class_and_no_sample_twice():
+    target = torch.tensor([0] * 80 + [1] * 20)
+    parts = keel.split(target, torch.Generator().manual_seed(0))
+    assert [len(part) for part in parts] == [40, 20, 40]
+    assert [target[part].sum().item() for part in parts] == [8, 4, 8]
+    assert sorted(torch.cat(parts).tolist()) == list(range(100))
+
+
+# pools ----------------------------------------------------------------------------------------------------------------
+
+
+def test_parts_hold_whole_groups_and_no_group_twice():
+    groups = np.repeat(np.arange(300), np.arange(300) % 5 + 1)
+    parts = pools.by_group(groups, np.random.default_rng(0), (200, 300))
+    held = [set(groups[part].tolist()) for part in parts]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(len(groups)))
+    assert sum(map(len, held)) == 300
+    assert 200 <= len(parts[0]) < 205
+    assert 300 <= len(parts[1]) < 305
+
+
+def test_tokens_are_numbered_and_the_next_operator_is_told():
+    ids, texts = pools.token_ids("for name in (1, 'a'):\n    pass  # said\n")
+    assert texts == ["for", "", "in", "(", "", ",", "", ")", ":", "", "", "pass", "", ""]
+    assert ids[4] == 1 + pools.TYPES.index(pools.tokenize.NUMBER)
+    assert ids[1] > len(pools.TYPES)
+    assert pools.token_ids("(") is None
+
+
+def test_digits_have_a_long_tail_and_the_others_are_tested_at_its_shares():
+    drawn = pools.digit_parts(3, 250, two=False)
+    train, pool, test = (torch.bincount(part.labels) for part in (drawn.train, drawn.pool, drawn.test))
+    assert (train.sum(), pool.sum(), test.sum()) == (249, 298, 1250)
+    assert drawn.shares.sum() == pytest.approx(1)
+    assert drawn.shares[0] / drawn.shares[9] == pytest.approx(10)
+    assert pool.tolist() == sorted(pool.tolist(), reverse=True)
+    rare = pools.digit_parts(13, 300, two=True)
+    assert torch.bincount(rare.train.labels).tolist() == [285, 15]
+    assert not torch.equal(rare.pool.inputs, pools.digit_parts(3, 300, two=True).pool.inputs)
+
+
+def test_glyphs_are_distinct_and_no_character_is_in_two_parts(monkeypatch):
+    pytest.importorskip("matplotlib")
+    some = [path for path in pools.fonts() if path.stem in ("DejaVuSansMono", "DejaVuSansMono-Bold")]
+    assert len(some) == 2
+    monkeypatch.setattr(pools, "fonts", lambda: some)
+    pools.glyphs.cache_clear()
+    try:
+        images, target, groups, classes = pools.glyphs()
+        distinct = {picture.tobytes() for path in some for picture in pools.drawn(path)[1]}
+        assert len({picture.tobytes() for picture in images} & distinct) == len(images) < len(distinct)
+        counts = np.bincount(target)
+        assert counts.tolist() == sorted(counts.tolist(), reverse=True)
+        assert all(len(set(groups[target == kind].tolist())) >= 20 for kind in range(len(classes)))
+        assert ord("a") in groups
+        assert 0x430 not in groups  # the Cyrillic letter looks the same: both are one group
+    finally:
+        pools.glyphs.cache_clear()
+
+
+def test_the_transformer_sees_nothing_that_comes_later():
+    torch.manual_seed(0)
+    model = networks.Transformer(50, 7).eval()
+    ids = torch.randint(0, 50, (2, pools.LENGTH))
+    changed = ids.clone()
+    changed[:, 40:] = (changed[:, 40:] + 1) % 50
+    same = (model(ids) - model(changed)).abs().amax((0, 2))
+    assert same[:40].max() < 1e-5
+    assert same[40:].min() > 1e-5
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_run_that_is_trained_with_others_is_that_of_a_model_alone(weighted):
+    generator = torch.Generator().manual_seed(3)
+    target = torch.randint(0, 3, (4, 130), generator=generator)
+    features = torch.randn(4, 130, 5, generator=generator) + target[..., None]
+    weights = torch.rand(4, 3, generator=generator) + 0.5 if weighted else torch.ones(4, 3)
+    runs = networks.trained_together((features, target), weights, [11, 12] * 2, 60, 3, lambda a, n: 3e-3 * (1 - a / n))
+    model = nn.Sequential(nn.Linear(5, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3))
+    with torch.no_grad():
+        for parameter, start in zip(model.parameters(), networks.initial(12, (5, 64, 64, 3)), strict=True):
+            parameter.copy_(start.T.reshape(parameter.shape))
+    loss, optimizer = nn.CrossEntropyLoss(weights[3]), torch.optim.Adam(model.parameters(), 3e-3)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 9)
+    order = torch.Generator().manual_seed(12)
+    for parameters in runs:
+        for batch in torch.randperm(130, generator=order).split(60):
+            optimizer.zero_grad()
+            loss(model(features[3, batch]), target[3, batch]).backward()
+            optimizer.step()
+            schedule.step()
+        logits, alone = networks.logits_of(parameters, features), model(features[3])
+        torch.testing.assert_close(logits[3], alone, atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(networks.losses(logits, target, weights)[3], loss(alone, target[3]))
 
 
 # tasks ----------------------------------------------------------------------------------------------------------------
@@ -124,6 +264,16 @@ def test_hashes_tell_one_changed_number_and_are_those_of_the_arrays():
     assert tasks.digest(changed, target) != tasks.digest(pixels, target)
 
 
+def test_rare_validation_samples_are_those_of_the_parts():
+    with (FOLDER / "tasks.csv").open(encoding="utf-8", newline="") as file:
+        two = {row["task"] for row in csv.DictReader(file) if row["classes"] == "2" and row["stratum"]}
+    with (FOLDER / "rare.csv").open(encoding="utf-8", newline="") as file:
+        rare = {row["task"]: int(row["rare"]) for row in csv.DictReader(file)}
+    assert rare.keys() == two
+    assert rare["digit"] == int(pools.digit_parts(40, 300, two=True).pool.labels.sum())
+    assert (min(rare.values()), max(rare.values())) == (2, 111)  # as results.md says
+
+
 def test_units_and_strata_are_those_of_the_protocol():
     with (FOLDER / "tasks.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["stratum"]]
@@ -145,6 +295,11 @@ def test_keel_tasks_and_their_hashes_are_those_of_the_file():
         row = rows[task.name]
         assert (task.unit, task.stratum, str(task.classes)) == (row["unit"], row["stratum"], row["classes"])
         assert tasks.digest(*tasks.arrays_of(task)) == row["sha256"]
+    with (FOLDER / "rare.csv").open(encoding="utf-8", newline="") as file:
+        rare = {row["task"]: int(row["rare"]) for row in csv.DictReader(file)}
+    for task in (task for task in found if task.classes == 2):  # of each class the fifth between 40% and 60%
+        positives = int(tasks.keel_sets()[task.name].target.sum())
+        assert rare[task.name] == round(0.6 * positives) - round(0.4 * positives)
     assert rows["kr-vs-k-zero_vs_eight"]["unit"] == rows["chess"]["unit"]
     assert rows["new-thyroid1"]["unit"] == rows["newthyroid"]["unit"]
 
@@ -196,8 +351,7 @@ def test_a_keel_set_is_trained_as_each_seed_alone(monkeypatch):
     draw = torch.Generator().manual_seed(0)
     features = torch.randn(200, 3, generator=draw)
     target = (features[:, 0] > 0.9).long()
-    older = tasks.monitor_study()
-    monkeypatch.setattr(tasks, "keel_sets", lambda: {"toy": older.DataSet("toy", features, target)})
+    monkeypatch.setattr(tasks, "keel_sets", lambda: {"toy": keel.DataSet("toy", features, target)})
     task = tasks.Task("toy", "toy", 2)
     both, alone = (train.of_keel(task, "weighted", seeds, 2) for seeds in ([3, 4], [4]))
     torch.testing.assert_close(both["test"][1], alone["test"][0], atol=1e-5, rtol=1e-4)

@@ -11,9 +11,7 @@ from processes import run_script
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "examples" / "gallery.py"
 PICTURES = {path.name: path for path in (ROOT / "examples" / "figures").glob("*.png")}
-DECISIONS = ("decision_rule.png", "decision_epochs.png")
-# drawn by the scripts report.py of the three studies
-STUDY = ("study_labels.png", "study_regret.png", "deep_run.png", "deep_sizes.png", *DECISIONS)
+STUDY = ("decision_rule.png", "decision_epochs.png")  # drawn by the script report.py of the study of decisions
 COMMITTED = {name: path for name, path in PICTURES.items() if name not in STUDY}
 WITHOUT_DATA = ("skew_map.png", "sensitivity.png", "prevalence.png")  # no rounding of another machine shows in them
 

@@ -1,10 +1,8 @@
 """The study of thresholds: its sets and splits, its rules, and tables that are those of its CSV file."""
 
 import csv
-import importlib.util
 import math
 import statistics
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,31 +10,13 @@ import pytest
 import torch
 from rooms import steady_threshold
 from scipy.special import stdtr, stdtrit
+from scripts import scripts_of
 from sklearn import metrics as sk
 from sklearn.datasets import load_wine, make_classification
 
 FOLDER = Path(__file__).parents[2] / "examples" / "threshold_study"
-SHARED = ("data", "run", "tasks", "report")
-
-
-def loaded():
-    """The script, with the modules of the older study that it imports by short names."""
-    before = {name: sys.modules.pop(name, None) for name in SHARED}
-    path = list(sys.path)
-    sys.path.insert(0, str(FOLDER.parent / "decision_study"))
-    spec = importlib.util.spec_from_file_location("threshold_run", FOLDER / "run.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["threshold_run"] = module
-    spec.loader.exec_module(module)
-    sys.path[:] = path
-    for name, some in before.items():
-        sys.modules.pop(name, None)
-        if some is not None:
-            sys.modules[name] = some
-    return module
-
-
-study = loaded()
+with scripts_of(FOLDER, FOLDER.parent / "decision_study") as script:
+    study, mark = script("run"), script("report").MARK
 
 
 def generated(samples=500):
@@ -103,7 +83,7 @@ def test_a_small_run_gives_rows_and_tables(tmp_path):
 
 def test_tables_are_those_of_the_file():
     text = (FOLDER / "results.md").read_text(encoding="utf-8")
-    assert text.split(study.MARK)[1].strip() == study.report(FOLDER).strip()
+    assert text.split(mark)[1].strip() == study.report(FOLDER).strip()
 
 
 def test_the_primary_tests_by_hand():

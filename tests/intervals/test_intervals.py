@@ -15,7 +15,7 @@ from sklearn import metrics as sklearn_metrics
 
 import imbtorch
 from imbtorch import balanced_accuracy, geometric_mean, imbalance_accuracy
-from imbtorch.statistics import Comparison, Interval, bootstrap, compare, posterior
+from imbtorch.statistics import Comparison, Interval, beats_baseline, bootstrap, compare, posterior
 
 # --- posterior ------------------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ def test_class_without_errors_does_not_touch_its_neighbours_in_the_batch():
 def test_prior_does_not_pull_the_mean_of_many_classes_away(size):
     # one pseudo-count on either side of each recall would move the mean by several standard errors
     total = 10
-    counts = torch.eye(size) * 9 + (1 - torch.eye(size)) / (size - 1)
+    counts = torch.eye(size) * 9 + torch.eye(size).roll(1, 1)
     draws = posterior(balanced_accuracy, counts, draws=1000, generator=seeded(), keep_draws=True).draws
     error = math.sqrt(0.9 * 0.1 / total / size)
     assert float(draws.mean()) == pytest.approx(0.9, abs=0.5 * error)
@@ -290,7 +290,8 @@ def test_few_clusters_that_hold_most_of_a_class_have_few_degrees_of_freedom():
         return torch.stack((c[..., 0, :].sum(-1) ** 2, c[..., 1, :].sum(-1) ** 2), -1)
 
     level = 0.5  # at which bounds stay within the resamples
-    found = bootstrap(squares, clusters, 500, level, clusters=True, keep_draws=True)
+    with pytest.warns(UserWarning, match="the largest of 12 clusters holds"):
+        found = bootstrap(squares, clusters, 500, level, clusters=True, keep_draws=True)
     kinds = set()
     for problem, label in itertools.product(range(2), range(2)):
         totals = clusters[problem, :, label].sum(-1).numpy().astype(float)
@@ -421,9 +422,21 @@ def test_clusters_without_samples_take_no_part():
 def test_the_text_names_a_cluster_that_is_large():
     clusters = torch.ones(20, 2, 2, dtype=torch.long)
     assert bootstrap(balanced_accuracy, clusters, 50, clusters=True).method == "cluster bootstrap"
-    clusters[4] = 10  # 40 of 116 samples
-    method = bootstrap(balanced_accuracy, clusters, 50, clusters=True).method
-    assert method == "cluster bootstrap; the largest of 20 clusters holds 34%"
+    clusters[4] = 5  # 20 of 96 samples, 4.2 times the mean
+    found = bootstrap(balanced_accuracy, clusters, 50, clusters=True)
+    text = "cluster bootstrap; the largest of 20 clusters holds 21%, too narrow if values fall with cluster size"
+    assert found.method == text
+
+
+def test_a_cluster_of_more_than_five_times_the_mean_is_warned_of():
+    clusters = torch.ones(20, 2, 2, dtype=torch.long)
+    clusters[4] = 7  # 28 of 104 samples, 5.4 times the mean
+    with pytest.warns(UserWarning, match="^bootstrap: the largest of 20 clusters holds 27% of the samples; if") as told:
+        bootstrap(balanced_accuracy, clusters, 50, clusters=True)
+    assert told[0].filename == __file__
+    both = torch.stack((torch.ones_like(clusters), clusters))  # of two problems, one is uneven
+    with pytest.warns(UserWarning, match="holds 27%"):
+        bootstrap(balanced_accuracy, both, 50, clusters=True)
 
 
 def test_clusters_that_cannot_be_resampled_are_refused():
@@ -440,8 +453,6 @@ def test_bootstrap_names_its_kind():
     assert bootstrap(score, counts, 20).method == "bootstrap"
     assert bootstrap(score, counts, 20, stratified=True).method == "stratified bootstrap"
     assert posterior(score, counts, draws=20).method == "posterior"
-    assert posterior(score, counts + 0.5, draws=20).method == "posterior of counts that are not whole"
-    assert "not whole" in str(posterior(score, counts * 0.3, draws=20))
 
 
 # --- both -----------------------------------------------------------------------------------------------------------
@@ -659,10 +670,16 @@ def test_priors_that_do_not_fit_are_refused(prior):
         compare(score, COUNTS, COUNTS, prior=prior, draws=5)
 
 
-@pytest.mark.parametrize("stratified", [True, False])
-def test_bootstrap_refuses_what_cannot_be_resampled(stratified):
-    with pytest.raises(ValueError, match=r"counts must be whole to be resampled, got 0\.9; use posterior"):
-        bootstrap(score, torch.tensor([[0.9, 0.1], [0.2, 0.8]]), 5, stratified=stratified)
+@pytest.mark.parametrize("find", [posterior, bootstrap, partial(bootstrap, stratified=True), compare, beats_baseline])
+def test_counts_that_are_not_whole_are_refused(find):
+    """Sums of weights, rates and means of counts do not hold the number of samples."""
+    weighted = imbtorch.ImbalanceReport("binary", weighted=True)
+    weighted.update(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 1]), weight=torch.tensor([0.5, 2, 1.2, 0.4]))
+    for counts, value in ((weighted.counts(), "0.5"), (COUNTS / 100, "0.9")):
+        both = (counts, counts) if find is compare else (counts,)
+        with pytest.raises(ValueError, match=rf"counts must be whole numbers of samples, got {value}.*sums of weights"):
+            find(balanced_accuracy, *both, draws=5)
+        find(balanced_accuracy, *(each.round() + 1 for each in both), draws=5)
 
 
 @each_finder

@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import math
 import re
 import shlex
 import subprocess
@@ -127,9 +128,10 @@ def worse(rows, to=2):
 @pytest.mark.parametrize(
     ("preds", "margin", "code", "text"),
     [
-        (PREDS, ".01", 0, "not worse by more than 0.01"),
-        (PREDS, "0", 0, "not worse by more than 0"),
-        (worse(RIGHT[:1]), ".01", 0, "not worse"),
+        (PREDS, ".01", 0, "No prediction differs."),
+        (PREDS, "0", 0, "No prediction differs."),
+        (worse(RIGHT[:1]), ".01", 3, "Undecided"),
+        (worse(RIGHT[:1]), ".05", 0, "is not worse by more than 0.05"),
         (worse(RIGHT[:200]), ".01", 1, "is worse by more than 0.01"),
         (worse(RIGHT[:15]), ".01", 3, "Undecided"),
         (np.where(TARGET == 0, 0, PREDS), ".01", 0, "not worse"),
@@ -142,7 +144,32 @@ def test_the_exit_code_is_the_verdict(preds, margin, code, text, old, tmp_path, 
     assert text in shown
     before, after = (sklearn.metrics.balanced_accuracy_score(TARGET, each) for each in (PREDS, preds))
     assert f"new - old: {after - before:+.3f} [" in shown
+    assert ("not worse" in shown) == ("not worse" in text)
     assert compare(old, new, "--undecided", "pass", margin=margin) == (0 if code == 3 else code)
+
+
+@pytest.mark.parametrize("changed", [RIGHT[:1], np.r_[RIGHT[:15], np.flatnonzero(TARGET == 0)[:2]]])
+def test_undecided_names_the_rare_samples_that_decide(changed, old, tmp_path, capsys):
+    """Rows repeated until there are so many rare samples decide; two thirds of them do not."""
+    new = worse(changed)
+    assert compare(old, write(tmp_path / "new.csv", new)) == 3
+    shown = capsys.readouterr().out
+    number = int(re.search(r"some ([\d,]+) samples of 'emu, rare', the rarest class", shown)[1].replace(",", ""))
+    assert "would decide; here are 30." in shown
+    for times, codes in ((math.ceil(1.1 * number / 30), {0, 1}), (int(0.7 * number / 30), {3})):
+        files = [
+            write(tmp_path / f"{name}.csv", np.tile(each, times), np.tile(TARGET, times))
+            for name, each in (("many old", PREDS), ("many new", new))
+        ]
+        assert compare(*files) in codes
+
+
+def test_undecided_says_if_no_number_would_decide(old, tmp_path, capsys):
+    new = worse(RIGHT[:1])
+    won = np.flatnonzero((TARGET != PREDS) & (TARGET > 0))[0]
+    new[won] = TARGET[won]  # one sample is lost and one is won
+    assert compare(old, write(tmp_path / "new.csv", new), measure="accuracy", margin="0") == 3
+    assert "With these shares 1,024 times as many samples would not decide either." in capsys.readouterr().out
 
 
 def test_lower_values_of_a_loss_are_better(old, tmp_path, capsys):
@@ -188,6 +215,7 @@ def test_results_without_rows_are_compared_as_independent_samples(old, tmp_path,
     assert command_line.main(command) == 1
     assert "compared as independent samples, because the files hold counts and no rows" in capsys.readouterr().out
     assert command_line.main([*command[:2], files[0], *command[3:]]) == 3  # the same counts, perhaps of other samples
+    assert "samples of 'emu, rare', the rarest class, would decide; here are 30." in capsys.readouterr().out
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -241,6 +269,11 @@ def test_a_margin_in_percent_is_an_error(measure, margin, old, capsys):
     assert compare(old, old, measure=measure, margin=margin) == command_line.ERROR
     assert f"--margin must be a difference of {measure} such as .01" in capsys.readouterr().err
     assert compare(old, old, measure=measure, margin=".4") == command_line.NOT_WORSE
+
+
+def test_help_advises_against_several_looks(capsys):
+    assert command_line.main(["compare", "--help"]) == 0
+    assert "up to 14% pass one of 20 tests of a growing sample" in " ".join(capsys.readouterr().out.split())
 
 
 def test_slips_of_a_command_are_read_or_told(old, tmp_path, capsys):

@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -637,9 +638,11 @@ def test_drawn_files_are_right_or_an_error(tmp_path_factory, drawn):
     try:
         found = imbtorch.report(path, target="label", preds="pred", missing="drop")
     except ValueError as error:
-        assert "one class only" in str(error) or "no target has" in str(error) or "holds no class" in str(error)
         held = set(map(str, target))
-        assert len(held) < 2 or not set(map(str, preds)) <= held
+        if not re.search("one class only|no target has|holds no class", str(error)):
+            raise
+        if len(held) > 1 and set(map(str, preds)) <= held:
+            raise
         return
     names = list(found.table()["class"])
     shown = [str(bool(each)) if set(names) == {"False", "True"} else str(each) for each in (*target, *preds)]

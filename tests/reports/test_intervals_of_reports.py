@@ -1,6 +1,8 @@
 """Intervals of the values of a report: by name, of classes, of clusters; in tables and pictures."""
 
 import functools
+import re
+import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -372,3 +374,35 @@ def test_a_measure_with_the_words_of_another_name_has_its_own_interval():
     for end in ("low", "high"):
         assert renamed[f"{name}_{end}"] == plain[f"accuracy_{end}"]
         assert renamed[f"recall/fraud_{end}"] == plain[f"recall/fraud_{end}"]
+
+
+@pytest.mark.parametrize(("times", "named", "warned"), [(1, False, False), (11, True, False), (60, True, True)])
+def test_a_bucket_that_holds_many_samples_is_named_and_warned_of(times, named, warned):
+    """Of 200 clusters of 10 samples one is so many times as large; buckets hold 3 clusters on average."""
+    sizes = torch.full((200,), 10)
+    sizes[7] *= times
+    ids = torch.arange(200).repeat_interleave(sizes)
+    target = (torch.arange(len(ids)) % 4 == 0).long()
+    preds = torch.where(torch.arange(len(ids)) % 7 == 0, 1 - target, target)
+    report = ImbalanceReport("binary", measures=["accuracy"], per_class=(), clusters=True, intervals=True)
+    report.update(preds, target, cluster=ids)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        report.compute()
+        report.update(preds, target, cluster=ids)
+        report.compute()
+    texts = [str(each.message) for each in told]
+    assert [text.startswith("ImbalanceReport: the largest of 6") for text in texts] == [True] * warned
+    share = sizes[7].item() / sizes.sum().item()
+    result = report.result()
+    found = re.search(r"the largest of 6\d buckets holds ([\d.]+)%, too narrow", result.interval("accuracy").method)
+    assert bool(found) == named
+    notes = [note for note in result.table().notes if note.startswith("intervals: the largest of 6")]
+    assert len(notes) == named
+    if named:
+        assert 100 * share <= float(found[1]) + 0.5 <= 100 * share + 3  # the bucket has some other clusters as well
+        assert f"buckets of clusters holds {found[1]}% of the samples; too narrow if values fall" in notes[0]
+    alone = ImbalanceReport("binary", measures=["accuracy"], per_class=(), clusters=True)
+    alone.update(preds, target, cluster=ids)
+    alone.compute()  # without intervals there is nothing to warn of
+    assert len(alone.result().table().notes) == len(result.table().notes) - named
