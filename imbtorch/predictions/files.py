@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from imbtorch.columns import Array, Column
+from imbtorch.counts import check_choice
 from imbtorch.predictions.sources import (
     BATCH,
     FILLED,
@@ -41,13 +42,15 @@ KINDS = {
 PACKED = {".gz": "gzip", ".zst": "zstd"}
 MAGIC = {b"PAR1": "parquet", b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 FOREIGN = {
+    b"\xfe\xff": "in UTF-16 of big-endian order; convert it to UTF-8",
     b"PK": "a zip archive or Excel file; unpack it, or save it as CSV",
     b"ARROW1": "an Arrow file; pass polars.read_ipc(path)",
     b"BZh": "packed by bzip2; unpack it or use gzip",
     b"\xfd7zXZ": "packed by xz; unpack it or use gzip",
 }
+ENCODINGS = ("utf-8", "latin-1", "utf-16")
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-HEAD_LINES = 100  # in which the head of a file must end
+HEAD, HEAD_LINES = 1_000_000, 100  # bytes and lines in which the head of a file must end
 
 
 def quoted(name: str) -> str:
@@ -234,6 +237,8 @@ def _cause(text: str) -> str:
     columns = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
     if "nvalid unicode" in text or "not utf-8" in text:
         return f"{where}the file is not in UTF-8; encoding='latin-1' or encoding='utf-16' reads others"
+    if "not latin-1" in text:
+        return f"{where}the file is not in Latin-1; convert it to UTF-8, as 'iconv -f cp1252 -t utf-8' does"
     if columns:
         return f"{where}{columns[2]} cells, but there are {columns[1]} columns; quote cells that hold the separator"
     if "unterminated quote" in text:
@@ -330,12 +335,12 @@ class Files(Relation):
             start = file.read(8)
         if not start:
             raise ValueError(f"{path} is empty; it must have a head and at least one row")
-        if start[:2] in (b"\xff\xfe", b"\xfe\xff") and self._encoding == "utf-8":
+        if start.startswith(b"\xff\xfe") and self._encoding == "utf-8":
             raise ValueError(f"{path} is not in UTF-8; encoding='utf-16' reads it")
         foreign = next((cause for magic, cause in FOREIGN.items() if start.startswith(magic)), None)
         if foreign is not None:
             raise ValueError(f"{path} is {foreign}")
-        found = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), "none")
+        found = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), None)
         bare = Path(path).with_suffix("") if Path(path).suffix in PACKED else Path(path)
         kind = "parquet" if found == "parquet" else KINDS.get(bare.suffix.lower(), "")
         if kind == "parquet":
@@ -349,19 +354,18 @@ class Files(Relation):
             return self._json(path, lines, found)
         return self._csv(path, lines, found)
 
-    def _lines(self, path: str, packed: str) -> list[str]:
+    def _lines(self, path: str, packed: str | None) -> list[str]:
         """Return the first lines of a file of text; cells that nobody names may be in another encoding."""
-        utf8 = self._encoding == "utf-8"
-        query = (
-            f"FROM read_csv([{literal(path)}], auto_detect=false, columns={{'line': 'VARCHAR'}}, delim='\x01', "
-            f"quote='', escape='', comment='', header=false, strict_mode=false, compression='{packed}', "
-            f"encoding={literal('latin-1' if utf8 else self._encoding)}, hive_partitioning=false) LIMIT {HEAD_LINES}"
-        )
-        with self._explained():
-            lines = [line or "" for (line,) in self.connection.sql(query).fetchall()]
-        return [line.encode("latin-1").decode("utf-8", "replace") for line in lines] if utf8 else lines
+        try:
+            with importlib.import_module("pyarrow").input_stream(path, compression=packed) as stream:
+                start = stream.read(HEAD)
+        except OSError as error:
+            raise ValueError(f"{path} is damaged: {error}") from None
+        if len(start) == HEAD:
+            start = start[: max(start.rfind(b"\n"), start.rfind(b"\r"))]
+        return re.split("\r\n|\r|\n", start.decode(self._encoding, "replace").removeprefix("\ufeff"))[:HEAD_LINES]
 
-    def _json(self, path: str, lines: Sequence[str], packed: str) -> Reader:
+    def _json(self, path: str, lines: Sequence[str], packed: str | None) -> Reader:
         """Read the keys of the first lines of JSON."""
         keys: dict[str, bool] = {}
         for number, line in enumerate(filter(str.strip, lines), 1):
@@ -372,14 +376,13 @@ class Files(Relation):
             if not isinstance(row, dict):
                 raise ValueError(f'{path}, line {number}: write an object in each line, such as {{"label": 1}}')
             keys |= {key: isinstance(each, list) for key, each in row.items()}
-        options = f", format='newline_delimited', compression='{packed}', maximum_object_size=67108864"
+        options = f", format='newline_delimited', compression='{packed or 'none'}', maximum_object_size=67108864"
         return Reader("json", options, tuple(keys), frozenset(key for key, listed in keys.items() if listed))
 
-    def _csv(self, path: str, lines: list[str], packed: str) -> Reader:
+    def _csv(self, path: str, lines: list[str], packed: str | None) -> Reader:
         """Find the head of a CSV file, its separator, and the lines before it."""
         skip = 0
-        lines[0] = lines[0].removeprefix("\ufeff")
-        stated = re.fullmatch(r'"?sep=(.)"?', lines[0].strip("\r\n"))
+        stated = re.fullmatch(r'"?sep=(.)"?', lines[0])
         if stated:  # Excel's
             skip, separator = 1, stated[1]
         else:
@@ -389,7 +392,7 @@ class Files(Relation):
             named = [
                 name.strip().removeprefix("#").strip() if at == 0 else name.strip() for at, name in enumerate(head)
             ]
-            comment = self._head and lines[skip].startswith("#") and not self._wanted <= set(named)
+            comment = self._head and lines[skip].strip()[:1] in ("", "#") and not self._wanted <= set(named)
             if not comment or skip + 1 >= len(lines):
                 break
             skip += 1
@@ -397,14 +400,14 @@ class Files(Relation):
             named = list(map(str, range(len(head))))
         elif not any(lines[skip + used[1] :]):
             raise ValueError(f"{path} must have a head and at least one row")
-        if used[0] != "," and packed == "none" and not path.endswith(".tsv"):
+        if used[0] != "," and packed is None and not path.endswith(".tsv"):
             self.notes = [f"columns of {os.path.basename(path)} are separated by {SEPARATORS.get(used[0], used[0])}"]
         spaced = frozenset(name for name, cell in zip(named, head, strict=True) if self._head and cell.startswith(" "))
         columns = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(len(head)))
         options = (
             f", auto_detect=false, all_varchar=true, columns={{{columns}}}, delim={literal(used[0])}, quote='\"', "
             f"escape='\"', comment='', nullstr='', header={self._head}, skip={skip}, strict_mode=true, "
-            f"null_padding=false, compression='{packed}', encoding={literal(self._encoding)}, hive_partitioning=false"
+            f"null_padding=false, compression='{packed or 'none'}', encoding={literal(self._encoding)}, hive_partitioning=false"
         )
         return Reader("csv", options, tuple(named), spaced)
 
@@ -449,6 +452,7 @@ def open_files(
         FileNotFoundError: for paths that match no file.
         ValueError: for files that are damaged, of several kinds, or lack a column.
     """
+    check_choice("encoding", encoding or ENCODINGS[0], ENCODINGS)
     paths: list[str] = []
     for each in given if isinstance(given, (list, tuple)) else [given]:
         path = os.fspath(each)
@@ -466,4 +470,4 @@ def open_files(
         paths += found
     if not paths:
         raise ValueError("the source is an empty list of paths")
-    return Files(paths, wanted, encoding or "utf-8", decimal, head, like)
+    return Files(paths, wanted, encoding or ENCODINGS[0], decimal, head, like)
