@@ -1291,10 +1291,11 @@ def imports(bench: Bench) -> None:
 FILES_DATA = """
 import duckdb
 c = duckdb.connect()
-c.execute("SELECT setseed(0.5)")
+c.execute("SET enable_progress_bar=false; SELECT setseed(0.5)")
 c.execute("CREATE TABLE t AS SELECT (random() < .05)::INT AS label, random() AS u FROM range({rows})")
 c.execute("CREATE VIEW v AS SELECT label, (u < .1 + .7 * label)::INT AS pred, u * (.6 + .4 * label) AS score FROM t")
-for name, columns in {{"classes.csv": "label, pred", "classes.parquet": "label, pred", "scores.parquet": "label, score"}}.items():
+for name in ("classes.csv", "classes.parquet", "scores.parquet"):
+    columns = "label, score" if "scores" in name else "label, pred"
     c.execute(f"COPY (SELECT {{columns}} FROM v) TO '{folder}/{{name}}'")
 """
 FILES = {
@@ -1309,7 +1310,7 @@ FILES_PEER = {
 FILES_JOBS = {  # imports and work
     "imbtorch": ("import imbtorch, duckdb, pyarrow", "imbtorch.report(path, target='label', {predicted})"),
     "duckdb": (
-        "import duckdb",
+        "import duckdb; duckdb.execute('SET enable_progress_bar=false')",
         "duckdb.sql(f\"SELECT label, pred, count(*) FROM '{{path}}' GROUP BY ALL\").fetchall()",
     ),
     "pandas": ("import pandas, pyarrow, sklearn.metrics as m", "f = pandas.read_{kind}(path); {peer}"),
