@@ -23,7 +23,7 @@ from imbtorch.metrics.hand_till import HandTill
 from imbtorch.metrics.single import ConfusionMatrix, ConfusionMatrixMetric
 from imbtorch.predictions.report import report
 from imbtorch.reports.groups import shot_groups
-from imbtorch.reports.opened import open_result
+from imbtorch.reports.opened import merge_results, open_result
 from imbtorch.reports.report import ImbalanceReport
 from imbtorch.suggestions import PUBLIC_MODULES as _PUBLIC_MODULES
 from imbtorch.suggestions import did_you_mean as _did_you_mean
@@ -54,6 +54,7 @@ __all__ = [
     "confusion_matrix",
     "margins",
     "merge_classes",
+    "merge_results",
     "one_vs_rest",
     "open_result",
     "report",

@@ -1,4 +1,4 @@
-"""Command line for saved predictions: ``imbtorch report`` and ``imbtorch compare``, also as ``python -m imbtorch``."""
+"""Command line for saved predictions: ``imbtorch report``, ``compare`` and ``merge``, also as ``python -m imbtorch``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import AveragedMeasure, directed, resolved
 from imbtorch.predictions.compare import joint_counts
 from imbtorch.predictions.report import report
-from imbtorch.reports.opened import open_result
+from imbtorch.reports.opened import merge_results, open_result
 from imbtorch.reports.result import ReportResult, depends_on_clusters
 from imbtorch.version import __version__
 
@@ -125,10 +125,17 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--prior", type=_shares, metavar="SIZES", help="training samples of each class in their order, as in 900,90,10"
     )
-    one.add_argument("--json", metavar="FILE", help="also write the result, for imbtorch.open_result and compare")
-    form = one.add_mutually_exclusive_group()
-    for name, text in (("markdown", "Markdown"), ("latex", "LaTeX"), ("csv", "CSV")):
-        form.add_argument(f"--{name}", action="store_const", const=name, dest="form", help=f"print {text}")
+    _add_output(one)
+
+    more = commands.add_parser(
+        "merge",
+        help="add results of shards",
+        description="Add the counts of JSON files of 'imbtorch report --json', with the same settings, classes and "
+        "groups.",
+    )
+    more.set_defaults(run=_merge)
+    more.add_argument("file", nargs="+", help="JSON files")
+    _add_output(more)
 
     two = commands.add_parser(
         "compare",
@@ -158,6 +165,14 @@ def _parser() -> argparse.ArgumentParser:
     two.add_argument("--margin", type=float, required=True, help="loss that does not count, such as .01")
     two.add_argument("--undecided", choices=("fail", "pass"), default="fail", help="with pass, exit 0 in place of 3")
     return parser
+
+
+def _add_output(command: argparse.ArgumentParser) -> None:
+    """Add the options that say how a result is printed and written."""
+    command.add_argument("--json", metavar="FILE", help="also write the result, for open_result, compare and merge")
+    form = command.add_mutually_exclusive_group()
+    for name, text in (("markdown", "Markdown"), ("latex", "LaTeX"), ("csv", "CSV")):
+        form.add_argument(f"--{name}", action="store_const", const=name, dest="form", help=f"print {text}")
 
 
 def _add_reading(command: argparse.ArgumentParser) -> None:
@@ -221,14 +236,27 @@ def _report(options: argparse.Namespace) -> tuple[int, str]:
     result = report(options.file, **more, **_reading(options))
     if options.json is not None:
         result.to_json(options.json)
+    return 0, _text(result, options)
+
+
+def _merge(options: argparse.Namespace) -> tuple[int, str]:
+    """Return the text of the sum of results, and write it if a file is named."""
+    result = merge_results(*options.file)
+    if options.json is not None:
+        result.to_json(options.json)
+    return 0, _text(result, options)
+
+
+def _text(result: ReportResult, options: argparse.Namespace) -> str:
+    """Return the table and the signature in the form that options name."""
     table = result.table()
     if options.form == "csv":
         buffer = io.StringIO()
         table.to_csv(buffer)
-        return 0, buffer.getvalue().rstrip("\n")
+        return buffer.getvalue().rstrip("\n")
     text = {"markdown": table.to_markdown, "latex": table.to_latex, None: table.__str__}[options.form]()
     signature = {"markdown": "`{}`", "latex": "% {}", None: "{}"}[options.form].format(result.signature)
-    return 0, f"{text}\n\n{signature}"
+    return f"{text}\n\n{signature}"
 
 
 def _compare(options: argparse.Namespace) -> tuple[int, str]:

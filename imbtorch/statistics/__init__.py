@@ -10,6 +10,7 @@ from imbtorch.deciding.curves import partial_auc
 from imbtorch.deciding.thresholds import OperatingPoint
 from imbtorch.intervals.baselines import beats_baseline, skill, trivial
 from imbtorch.intervals.intervals import Interval, bootstrap, posterior
+from imbtorch.predictions.compare import compare_predictions
 from imbtorch.ties import undominated
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "beats_baseline",
     "bootstrap",
     "compare",
+    "compare_predictions",
     "over_runs",
     "paired_compare",
     "partial_auc",
