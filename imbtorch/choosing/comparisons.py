@@ -13,7 +13,7 @@ from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import check_tensor, computed_on_cpu
 from imbtorch.counts import Measure, check_choice, check_square, ratio
-from imbtorch.deciding.curves import area_interval, average_precision
+from imbtorch.deciding.curves import area_interval, average_precision, histogram_of_ranks
 from imbtorch.intervals.draws import AGREE, DIFFER, Prior, Totals, chunks, gammas, normal_quantile, worth_of_hits
 from imbtorch.intervals.intervals import (
     TOO_NARROW,
@@ -62,12 +62,6 @@ def of_scores(preds_a: Tensor, preds_b: Tensor, target: Tensor) -> tuple[Tensor,
         raise ValueError("target must hold 0 and 1, and samples of both")
     found = [torch.unique(scores, return_inverse=True) for scores in (preds_a, preds_b)]
     return torch.stack([place for _, place in found]), positive, torch.tensor([len(each) for each, _ in found])
-
-
-def histogram_of_ranks(place: Tensor, positive: Tensor, size: int, weight: Tensor) -> Tensor:
-    """Count weights ``[R, N]`` of samples at each of the different scores of one model, ``[R, 2, size]``."""
-    cell = positive.long() * size + place
-    return weight.new_zeros(len(weight), 2 * size).index_add_(1, cell, weight).view(-1, 2, size)
 
 
 def compare_areas(places: Tensor, positive: Tensor, sizes: Tensor, level: float) -> Interval:

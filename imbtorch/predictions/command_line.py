@@ -1,4 +1,4 @@
-"""Command line for saved predictions: ``imbtorch report``, ``compare`` and ``merge``, also as ``python -m imbtorch``."""
+"""Command line for saved predictions, also as ``python -m imbtorch``."""
 
 from __future__ import annotations
 
@@ -10,30 +10,27 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from imbtorch.choosing.comparisons import SCORE_MEASURES, compare
+from imbtorch.choosing.gate import LEVEL, NOT_WORSE, UNDECIDED, Gate, PairedModels, rarest
 from imbtorch.columns import Rules
-from imbtorch.counting.tasks import Counting
 from imbtorch.intervals.intervals import Interval
-from imbtorch.measures.named import AveragedMeasure, directed, resolved
-from imbtorch.predictions.compare import joint_counts
+from imbtorch.predictions.compare import paired
 from imbtorch.predictions.report import report
 from imbtorch.reports.opened import merge_results, open_result
 from imbtorch.reports.result import ReportResult, depends_on_clusters
 from imbtorch.version import __version__
 
-NOT_WORSE, WORSE, ERROR, UNDECIDED = 0, 1, 2, 3  # exit codes
-LEVEL = 0.9  # of the interval of a difference: each bound is wrong in 5% of cases
+ERROR = 2  # exit code; those of verdicts are in choosing.gate
 ARGUMENTS = re.compile(
     r"\b(?P<name>class_names|positive|task|missing|ignore|scores|preds|threshold|logits|group|frequency|encoding|decimal"
     r"|head|rule|prior|prevalence|id|by_row|model)=(?P<value>\[\.\.\.\]|'[^']*'|-?\w*)"
 )  # in remedies of errors
-MOST = 1024  # times as many samples, up to which the number that would decide is looked for
 EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
 
 
@@ -269,100 +266,41 @@ def _compare(options: argparse.Namespace) -> tuple[int, str]:
     elif options.target is None or (options.preds is None and options.scores is None):
         raise ValueError("--target and --preds or --scores name the columns to compare; only two JSON files need none")
     else:
+        for name in ("preds", "scores"):
+            if getattr(options, name) is not None and len(getattr(options, name)) == 1:
+                setattr(options, name, _names(getattr(options, name)[0]))
         found = _of_predictions(files, options)
     interval = found.interval(1, 10_000)
     difference, low, high = (float(part) for part in (interval.estimate, interval.low, interval.high))
     if math.isnan(low) or math.isnan(high):
         raise ValueError(f"{options.measure} is undefined for these samples: it depends on classes without targets")
-    code = found.verdict(interval, options.margin)
-    texts = {
-        NOT_WORSE: f"The new model is not worse by more than {options.margin:g}.",
-        WORSE: f"The new model is worse by more than {options.margin:g}.",
-        UNDECIDED: f"Undecided: these samples do not say whether it is worse by more than {options.margin:g}.",
-    }
-    lines = [f"{options.measure}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] (90% {interval.method})"]
-    lines.append("No prediction differs." if found.equal else texts[code])
-    if found.equal:
-        code = NOT_WORSE
-    elif code == UNDECIDED and found.rarest is not None:
-        lines.append(_needed(found, found.rarest, options.margin))
-    lines += found.notes
-    return NOT_WORSE if code == UNDECIDED and options.undecided == "pass" else code, "\n".join(lines)
+    head = f"{options.measure}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] (90% {interval.method})"
+    code = NOT_WORSE if found.equal else found.verdict(interval)
+    text = "\n".join([head, *found.lines(interval), *found.notes])
+    return NOT_WORSE if code == UNDECIDED and options.undecided == "pass" else code, text
 
 
-class _Compared(NamedTuple):
-    """Comparison of two models.
-
-    Attributes:
-        interval: function of a number of times and of draws; it returns the interval of new minus old for so many times
-            as many samples, with the same shares.
-        better: whether higher values are better.
-        rarest: name of the rarest class, and its number of samples; None for scores.
-        equal: whether no prediction differs.
-        notes: lines to print.
-    """
-
-    interval: Callable[[float, int], Interval]
-    better: bool
-    rarest: tuple[str, int] | None
-    equal: bool
-    notes: list[str]
-
-    def verdict(self, interval: Interval, margin: float) -> int:
-        """Return the exit code for an interval."""
-        low, high = float(interval.low), float(interval.high)
-        gain = (low, high) if self.better else (-high, -low)
-        return NOT_WORSE if gain[0] >= -margin else WORSE if gain[1] < -margin else UNDECIDED
-
-
-def _needed(found: _Compared, rarest: tuple[str, int], margin: float) -> str:
-    """Say how many samples of the rarest class would decide, if all shares stay as they are."""
-
-    def decides(times: float) -> bool:
-        return found.verdict(found.interval(times, 1000), margin) != UNDECIDED
-
-    most = 2.0
-    while not decides(most):
-        most *= 2
-        if most > MOST:
-            return f"With these shares {MOST:,} times as many samples would not decide either."
-    least = most / 2
-    for _ in range(4):
-        middle = math.sqrt(least * most)
-        least, most = (least, middle) if decides(middle) else (middle, most)
-    name, number = rarest
-    return (
-        f"With these shares some {math.ceil(most * number):,} samples of {name}, the rarest class, would decide; here "
-        f"are {number:,}."
-    )
-
-
-def _of_predictions(files: Sequence[str], options: argparse.Namespace) -> _Compared:
+def _of_predictions(files: Sequence[str], options: argparse.Namespace) -> Gate:
     """Compare two models on the same samples."""
     reading = _reading(options)
     rules = Rules(reading["class_names"], options.positive, None, tuple(reading["ignore"] or ()), options.missing)
     columns = {name: getattr(options, name) for name in ("target", "preds", "scores", "model", "id", "cluster")}
-    kept = options.scores is not None and options.measure in SCORE_MEASURES
-    joint = joint_counts(
-        files[0],
-        files[1] if len(files) > 1 else None,
-        columns,
-        rules,
-        None if kept else options.threshold,
-        options.by_row,
-        (options.encoding, options.decimal, not options.no_head),
-    )
-    measure = None if kept else _measure(options, joint.names, joint.binary)
+    of_scores = options.scores is not None and options.measure in SCORE_MEASURES
+    files_of_both = files[0], files[1] if len(files) > 1 else None
+    how = options.encoding, options.decimal, not options.no_head
+    pair = paired(*files_of_both, columns, rules, None if of_scores else options.threshold, options.by_row, how)
+    measure = None if of_scores else pair.measure("--measure", options.measure)
+    _check_margin(options, (0, 1) if measure is None else measure.traits.value_range)
 
     def interval(times: float, draws: int) -> Interval:
-        return joint.compare(measure or options.measure, LEVEL, _generator(), draws, times).difference
+        return pair.compare(measure or options.measure, LEVEL, _generator(), draws, times).difference
 
-    rarest = None if joint.outcomes is None else _rarest(joint.outcomes.actual(), joint.names)
+    few = None if pair.outcomes is None else rarest(pair.outcomes.actual(), pair.names)
     better = measure is None or bool(measure.higher_is_better)
-    return _Compared(interval, better, rarest, joint.equal, joint.notes())
+    return Gate(options.margin, interval, better, few, pair.equal, pair.notes())
 
 
-def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespace) -> _Compared:
+def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespace) -> Gate:
     """Compare two results without rows, as independent samples."""
     first, second = (result.signature.split(" | ")[1] for result in (old, new))
     if first != second or list(old.table()["class"]) != list(new.table()["class"]):
@@ -376,10 +314,11 @@ def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespac
             "compare treats samples as independent, but these files count clusters; compare the predictions of both "
             "models, with --cluster"
         )
-    task, names = first.partition(",")[0], list(old.table()["class"])
+    task, names = first.partition(",")[0], tuple(old.table()["class"])
     if task == "multilabel":
         raise ValueError("compare takes one class for each sample; compare labels by imbtorch.statistics.compare")
-    measure = _measure(options, names, task == "binary")
+    measure = PairedModels(names, task == "binary", None).measure("--measure", options.measure)
+    _check_margin(options, measure.traits.value_range)
     after, before = new.counts, old.counts
     if not (isinstance(after, torch.Tensor) and isinstance(before, torch.Tensor)):
         raise ValueError("both files must hold whole matrices; state='margins' has no intervals")
@@ -390,26 +329,17 @@ def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespac
 
     note = "compared as independent samples, because the files hold counts and no rows; predictions decide more"
     notes = [note, f"old: {old.signature}", f"new: {new.signature}"]
-    return _Compared(interval, bool(measure.higher_is_better), _rarest(after.sum(-1), names), False, notes)
+    return Gate(options.margin, interval, bool(measure.higher_is_better), rarest(after.sum(-1), names), False, notes)
 
 
-def _rarest(actual: torch.Tensor, names: Sequence[Any]) -> tuple[str, int]:
-    """Return the class with the fewest targets, of those that have some, and their number."""
-    place = int(torch.where(actual > 0, actual, torch.inf).argmin())
-    return repr(names[place]), int(actual[place])
-
-
-def _measure(options: argparse.Namespace, names: Sequence[str], binary: bool) -> AveragedMeasure:
-    """Return the measure as a report of these classes computes it; refuse a margin that all models would keep."""
-    counting = Counting.of("binary") if binary else Counting.of("multiclass", len(names))
-    measure = directed(resolved("--measure", options.measure, counting, batched=True))
-    low, high = measure.traits.value_range
+def _check_margin(options: argparse.Namespace, ends: tuple[float | None, float | None]) -> None:
+    """Refuse a margin that all models would keep."""
+    low, high = ends
     if low is not None and high is not None and options.margin >= (high - low) / 2:
         raise ValueError(
             f"--margin must be a difference of {options.measure} such as .01, one point of a hundred, got "
             f"{options.margin:g}, by which hardly any model is worse"
         )
-    return measure
 
 
 def _generator() -> torch.Generator:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from imbtorch.choosing.comparisons import SCORE_MEASURES, Comparison, compare_outcomes, paired_compare
+from imbtorch.choosing.comparisons import SCORE_MEASURES, Comparison
+from imbtorch.choosing.gate import PairedModels
 from imbtorch.choosing.outcomes import JointOutcomes
-from imbtorch.columns import Array, Column, Missing, Rules, typed, without_left_out
-from imbtorch.counting.tasks import Counting
-from imbtorch.measures.named import AveragedMeasure, directed, resolved
+from imbtorch.columns import Array, Classes, Column, Missing, Rules, typed, without_left_out
+from imbtorch.deciding.scores import check_scores
 from imbtorch.predictions.report import opened
 from imbtorch.predictions.samples import ids_of
-from imbtorch.predictions.scores import check_scores, floats
-from imbtorch.predictions.sources import Arrays, Engine, Source, chosen
-from imbtorch.reports.report import ImbalanceReport
+from imbtorch.predictions.sources import Arrays, Engine, Source, floats, single
 from imbtorch.suggestions import first_names
 from imbtorch.waiting import LOG
 
@@ -92,73 +88,12 @@ def compare_predictions(
     marks = tuple(ignore) if isinstance(ignore, (list, tuple, set)) else () if ignore is None else (ignore,)
     rules = Rules(class_names, positive, None, marks, missing)
     columns = {"target": target, "preds": preds, "scores": scores, "model": model, "id": id, "cluster": cluster}
-    joint = joint_counts(
-        old, new, columns, rules, None if measure in SCORE_MEASURES else threshold, by_row, (encoding, decimal, head)
-    )
-    return joint.compare(measure, level, generator)
+    of_scores = scores is not None and measure in SCORE_MEASURES
+    pair = paired(old, new, columns, rules, None if of_scores else threshold, by_row, (encoding, decimal, head))
+    return pair.compare(measure if of_scores else pair.measure("measure", measure), level, generator)
 
 
-@dataclass
-class Joint:
-    """Joint outcomes of two models, the new one first.
-
-    Attributes:
-        names: names of the classes.
-        binary: whether the last of two classes is the positive one.
-        outcomes: different outcomes, with their numbers of samples; None for scores.
-        scores: ``[N]`` scores of the new and the old model, and the targets; empty for classes.
-    """
-
-    names: tuple[str, ...]
-    binary: bool
-    outcomes: JointOutcomes | None
-    scores: tuple[Tensor, ...] = ()
-
-    @property
-    def equal(self) -> bool:
-        """Whether no prediction differs."""
-        new, old = self.scores[:2] if self.outcomes is None else self.outcomes.preds
-        return torch.equal(new, old)
-
-    def measure(self, name: str) -> AveragedMeasure:
-        """Return a measure as a report of these classes computes it."""
-        counting = Counting.of("binary") if self.binary else Counting.of("multiclass", len(self.names))
-        return directed(resolved("measure", name, counting, batched=True))
-
-    def compare(
-        self,
-        measure: AveragedMeasure | str,
-        level: float,
-        generator: torch.Generator | None,
-        draws: int = 10_000,
-        times: float = 1,
-    ) -> Comparison:
-        """Compare both models, or as many times as many samples with the same shares."""
-        if self.outcomes is None:
-            new, old, target = self.scores
-            return paired_compare(str(measure), new, old, target, draws=draws, level=level, generator=generator)
-        if isinstance(measure, str):
-            measure = self.measure(measure)
-        several = replace(self.outcomes, times=self.outcomes.times * times)
-        return compare_outcomes(measure, several, bool(measure.higher_is_better), draws, level, generator)
-
-    def notes(self) -> list[str]:
-        """Return lines that say how many samples differ, and the signatures of both models."""
-        if self.outcomes is None:
-            return [f"{len(self.scores[0])} samples"]
-        new, old = self.outcomes.preds
-        times = self.outcomes.times.long()
-        changed = int(times[old != new].sum())
-        lines = [f"{int(times.sum())} samples, of which {changed or 'none'} are predicted differently"]
-        for called, preds in (("old", old), ("new", new)):
-            report = ImbalanceReport("binary" if self.binary else "multiclass", class_names=self.names)
-            report.quiet = True
-            report.update(preds, self.outcomes.target, frequency=times)
-            lines.append(f"{called}: {report.result().signature}")
-        return lines
-
-
-def joint_counts(
+def paired(
     old: Any,
     new: Any,
     columns: Mapping[str, Any],
@@ -166,8 +101,8 @@ def joint_counts(
     threshold: float | None,
     by_row: bool,
     reading: tuple[str | None, str, bool],
-) -> Joint:
-    """Pair the rows of two models and count their joint outcomes.
+) -> PairedModels:
+    """Pair the rows of two models.
 
     Args:
         old: source of the old model, or of both.
@@ -186,83 +121,93 @@ def joint_counts(
     for name in (*predicted, *(columns[role] for role in ("target", "model", "id", "cluster"))):
         if name is not None and (not isinstance(name, str) or "*" in name):
             raise ValueError(f"compare takes names of single columns, without *, got {name!r}")
+    source, two = (
+        opened(old, [columns["target"], *predicted], *reading),
+        new is not None or columns["model"] is not None,
+    )
+    if len(predicted) > 2 or (not two and len(predicted) != 2):
+        raise ValueError(
+            "one source needs two columns of predictions, the old one first; or pass model=, or two sources"
+        )
+    if two and len(set(predicted)) > 1 and columns["model"] is None and set(predicted) <= set(source.names):
+        raise ValueError(f"the first source holds both {predicted[0]!r} and {predicted[1]!r}; leave the second one out")
     roles = {"target": columns["target"], "old": predicted[0], "new": predicted[-1], "cluster": columns["cluster"]}
-    source = opened(old, [columns["target"], *predicted], *reading)
-    if new is None and columns["model"] is None:
-        if len(predicted) != 2:
-            raise ValueError("one source needs two columns of predictions, the old one first; or pass model=, or two")
-        names = {role: chosen(source, role, name)[""] for role, name in roles.items() if name is not None}
+    if not two:
+        names = {role: single(source, role, name) for role, name in roles.items() if name is not None}
     else:
         pair = source, source
         if new is None:
             pair = _split_models(source, columns["model"])
         else:
             pair = source, opened(new, predicted[-1:], *reading, source)
-        source, names = _paired(*pair, roles, columns["id"], by_row)
+        source, names = _joined(*pair, roles, columns["id"], by_row)
     source.called |= {name: role for role, name in names.items()}
     if scored:
         return _of_scores(source, names, rules, threshold, columns["id"])
-    return _of_classes(source.counted([names[role] for role in ROLES if role in names])[0], names, rules, columns["id"])
+    found = source.counted([names[role] for role in ROLES if role in names])[0]
+    return _of_classes({role: found[name] for role, name in names.items()}, rules, columns["id"])
 
 
 def _of_scores(
     source: Source, names: Mapping[str, str], rules: Rules, threshold: float | None, id: str | None
-) -> Joint:
+) -> PairedModels:
     """Return the scores of both models, or the classes at a threshold."""
     classes = typed(source.counted([names["target"]])[0][names["target"]], [], rules)
     if not classes.binary:
         held = first_names(classes.names)
         raise ValueError(f"scores are of two classes; name the positive one of {held} by positive=")
-    parts: dict[str, list[Array]] = {role: [] for role in ROLES}
-    keys = [names[role] for role in ("target", "again", "cluster") if role in names]
-    for found, arrays in source.batches(keys, [names["old"], names["new"]]):
-        columns = {role: found[names[role]] for role in ("target", "again", "cluster") if role in names}
-        codes = classes.table(columns["target"], True)[columns["target"].codes]
-        if "again" in columns:
-            again = classes.table(columns["again"], False)[columns["again"].codes]
-            _check_targets(codes, again, None, classes.names, id)
-        keep = codes >= 0
+    parts: dict[str, list[Array]] = {}
+    keys = [role for role in ("target", "again", "cluster") if role in names]
+    start = 0
+    for found, arrays in source.batches([names[role] for role in keys], [names["old"], names["new"]]):
+        columns = {role: found[names[role]] for role in keys}
+        codes = {role: _codes(classes, columns[role], role) for role in keys if role != "cluster"}
+        if "again" in codes:
+            _check_targets(codes["target"], codes["again"], None, classes.names, id)
+        keep = codes["target"] >= 0
+        part = {"target": codes["target"]}
+        if "cluster" in columns:
+            part["cluster"] = ids_of(columns["cluster"])
         for role in ("old", "new"):
-            scores = floats(role, arrays[names[role]], 0)[keep]
-            if np.isnan(scores).any():
+            part[role] = scores = floats(role, arrays[names[role]], start)
+            if np.isnan(scores[keep]).any():
                 raise ValueError(f"scores of {role} hold NaN ({int(np.isnan(scores).sum())} values); leave these out")
             if threshold is not None:
-                scores = (check_scores(scores, (), role, False, False, 0) > threshold).astype(np.int64)
-            parts[role].append(scores)
-        parts["target"].append(codes[keep])
-        if "cluster" in columns:
-            parts["cluster"].append(ids_of(columns["cluster"])[keep])
-    joined = {role: torch.from_numpy(np.concatenate(some)) for role, some in parts.items() if some}
-    new, old, target = (joined[role] for role in ("new", "old", "target"))
-    if threshold is None:
-        if "cluster" in joined:
-            raise ValueError("cluster is for classes; auc and average_precision treat samples as independent")
-        return Joint(classes.names, True, None, (new, old, target))
-    return Joint(classes.names, True, JointOutcomes.of(torch.stack((new, old)), target, 2, joined.get("cluster")))
+                part[role] = (check_scores(scores, (), role, False, False, start) > threshold).astype(np.int64)
+        start += len(keep)
+        for role, each in part.items():
+            parts.setdefault(role, []).append(each[keep])
+    joined = {role: torch.from_numpy(np.concatenate(some)) for role, some in parts.items()}
+    new, old, target, cluster = (joined.get(role, torch.empty(0)) for role in ("new", "old", "target", "cluster"))
+    if threshold is not None:
+        outcomes = JointOutcomes.of(torch.stack((new, old)), target, 2, cluster if "cluster" in joined else None)
+        return PairedModels(classes.names, True, outcomes)
+    if "cluster" in joined:
+        raise ValueError("cluster is for classes; auc and average_precision treat samples as independent")
+    return PairedModels(classes.names, True, None, (new, old, target))
 
 
-def _of_classes(found: Mapping[str, Column], names: Mapping[str, str], rules: Rules, id: str | None) -> Joint:
+def _of_classes(columns: dict[str, Column], rules: Rules, id: str | None) -> PairedModels:
     """Return the joint counts of predicted classes."""
-    columns = {role: found[name] for role, name in names.items()}
     classed = [role for role in columns if role != "cluster"]
     columns.update(zip(classed, without_left_out([columns[role] for role in classed], rules), strict=True))
-    preds = [columns[role] for role in ("again", "old", "new") if role in columns]
-    classes = typed(columns["target"], preds, rules)
-    codes = {
-        role: classes.table(columns[role], role == "target")[columns[role].codes]
-        for role in columns
-        if role != "cluster"
-    }
+    classes = typed(columns["target"], [columns[role] for role in classed if role != "target"], rules)
+    codes = {role: _codes(classes, columns[role], role) for role in classed}
     times = columns["target"].times
     times = np.ones(len(columns["target"])) if times is None else times
     if "again" in codes:
         _check_targets(codes["target"], codes["again"], times, classes.names, id)
     keep = np.stack(list(codes.values())).min(0) >= 0
-    parts = {role: torch.from_numpy(each[keep]) for role, each in codes.items()}
+    target, new, old = (torch.from_numpy(codes[role][keep]) for role in ("target", "new", "old"))
+    number = torch.from_numpy(times[keep])
     cluster = torch.from_numpy(ids_of(columns["cluster"])[keep]) if "cluster" in columns else None
-    both, number = torch.stack((parts["new"], parts["old"])), torch.from_numpy(times[keep])
-    outcomes = JointOutcomes.of(both, parts["target"], len(classes.names), cluster, number)
-    return Joint(classes.names, classes.binary, outcomes)
+    outcomes = JointOutcomes.of(torch.stack((new, old)), target, len(classes.names), cluster, number)
+    return PairedModels(classes.names, classes.binary, outcomes)
+
+
+def _codes(classes: Classes, column: Column, role: str) -> Array:
+    """Return the index of the class of each row; negative for those that are left out."""
+    return classes.table(column, role == "target")[column.codes]
 
 
 def _check_targets(target: Array, again: Array, times: Array | None, names: Sequence[str], id: str | None) -> None:
@@ -284,7 +229,7 @@ def _check_targets(target: Array, again: Array, times: Array | None, names: Sequ
 
 def _split_models(source: Source, model: str) -> tuple[Source, Source]:
     """Split a long source into those of two models."""
-    name = chosen(source, "model", model)[""]
+    name = single(source, "model", model)
     column = source.counted([name])[0][name]
     levels = [column.levels[int(at)] for at in dict.fromkeys(column.codes.tolist())]
     if len(levels) != 2:
@@ -304,19 +249,19 @@ def _relation(source: Source, like: Source | None) -> Any:
     return source
 
 
-def _paired(
+def _joined(
     old: Source, new: Source, roles: Mapping[str, str | None], id: str | None, by_row: bool
 ) -> tuple[Source, dict[str, str]]:
     """Return one source with the paired rows of two, and its columns by role."""
     one = _relation(old, None)
     other = _relation(new, one)
-    single = [role for role in ("target", "old", "cluster") if roles[role] is not None]
-    first = {role: chosen(old, role, roles[role])[""] for role in single}
-    second = {"new": chosen(new, "new", roles["new"])[""]}
+    own = [role for role in ("target", "old", "cluster") if roles[role] is not None]
+    first = {role: single(old, role, roles[role]) for role in own}
+    second = {"new": single(new, "new", roles["new"])}
     if roles["target"] in new.names or id is None:
-        second["again"] = chosen(new, "target", roles["target"])[""]
+        second["again"] = single(new, "target", roles["target"])
     if id is not None:
-        keys = chosen(old, "id", id)[""], chosen(new, "id", id)[""]
+        keys = single(old, "id", id), single(new, "id", id)
         LOG.warning("imbtorch: pairing rows by %r keeps all ids in memory, about %d bytes a row", id, BYTES)
         return one.joined(other, first, second, keys), {role: role for role in (*first, *second)}
     shared = [] if by_row else [name for name in old.names if IDS.fullmatch(name) and name in new.names]

@@ -407,7 +407,8 @@ class Files(Relation):
         options = (
             f", auto_detect=false, all_varchar=true, columns={{{columns}}}, delim={literal(used[0])}, quote='\"', "
             f"escape='\"', comment='', nullstr='', header={self._head}, skip={skip}, strict_mode=true, "
-            f"null_padding=false, compression='{packed or 'none'}', encoding={literal(self._encoding)}, hive_partitioning=false"
+            f"null_padding=false, compression='{packed or 'none'}', encoding={literal(self._encoding)}, "
+            "hive_partitioning=false"
         )
         return Reader("csv", options, tuple(named), spaced)
 

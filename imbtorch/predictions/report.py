@@ -16,11 +16,11 @@ from torch import Tensor
 from imbtorch.columns import Missing, Rules
 from imbtorch.counting.arguments import Task, Thresholds
 from imbtorch.counts import check_choice
+from imbtorch.deciding.scores import AREAS, Curves
 from imbtorch.measures.named import Measured
 from imbtorch.measures.overall import macro_averaged_absolute_error
 from imbtorch.metrics.rows import Row
 from imbtorch.predictions.samples import Samples, from_arrays, from_source
-from imbtorch.predictions.scores import AREAS, Curves
 from imbtorch.predictions.sources import Arrays, Engine, Source
 from imbtorch.reports.report import ImbalanceReport
 from imbtorch.reports.result import ReportResult, with_values

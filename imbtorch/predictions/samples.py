@@ -12,9 +12,9 @@ from torch import Tensor
 
 from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, read_cell, typed, without_left_out
 from imbtorch.counting.clusters import cluster_ids
+from imbtorch.deciding.scores import Task, check_scores
 from imbtorch.metrics.shared_result import checked_names
-from imbtorch.predictions.scores import Task, check_scores, floats
-from imbtorch.predictions.sources import Arrays, Batch, Source, as_array, by_class, chosen, id_of
+from imbtorch.predictions.sources import Arrays, Batch, Source, as_array, by_class, chosen, floats, id_of, single
 from imbtorch.suggestions import first_names
 
 MOST_GROUPS = 1000  # groups of samples
@@ -108,12 +108,7 @@ def _are_classes(preds: Array, target: Array) -> bool:
 
 def from_source(source: Source, argument: str, preds: Any, target: Any, more: Mapping[str, Any]) -> Given:
     """Return the columns of a source that arguments name."""
-    names = {}
-    for name, each in more.items():
-        found = chosen(source, name, each)
-        if list(found) != [""]:
-            raise ValueError(f"{name} must name one column, got {each!r}")
-        names[name] = found[""]
+    names = {name: single(source, name, each) for name, each in more.items()}
     of_target = chosen(source, "target", target, list(names.values()))
     of_preds = chosen(source, argument, preds, [*names.values(), *of_target.values()])
     for name, columns in (("target", of_target), (argument, of_preds)):

@@ -209,6 +209,31 @@ def _of_objects(name: str, given: Array) -> Array:
     return given.astype(float) if type(given[0]) is float and set(map(type, given)) == {float} else given
 
 
+def floats(called: str, given: Array, start: int) -> Array:
+    """Convert numbers, also those written as text, to floats that torch can count, float32 at least."""
+    if given.dtype.kind in "fbiu":
+        return given.copy() if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
+    try:
+        found: Array = given.astype(np.float64)
+        if given.dtype.kind != "O" or not any("_" in each for each in given.flat if isinstance(each, str)):
+            return found
+    except (TypeError, ValueError):
+        pass
+    found = np.empty(given.shape)
+    for place, each in np.ndenumerate(given):
+        try:
+            missing = read_cell(each).kind == "missing"
+            found[place] = np.nan if missing else float("_" if isinstance(each, str) and "_" in each else each)
+        except (TypeError, ValueError):  # noqa: PERF203
+            text = each if isinstance(each, str) else ""
+            remedy = "; percentages: divide by 100" if text.endswith("%") else ""
+            remedy = "; decimal=',' reads decimal commas" if re.fullmatch(r"[+-]?\d*,\d+", text) else remedy
+            raise TypeError(
+                f"{called} must hold numbers, got {each!r} in row {start + place[0]}, which is no number{remedy}"
+            ) from None
+    return found
+
+
 def column_of(name: str, given: Any) -> Column:
     """Find the different values of a column.
 
@@ -290,6 +315,14 @@ def chosen(source: Source, argument: str, given: Any, but: Sequence[str] = ()) -
     if not found:
         raise ValueError(f"there is no column like {given!r}; columns are {first_names(source.names)}")
     return {name[len(parts[0]) : len(name) - len(parts[-1])]: _known(source, argument, name) for name in found}
+
+
+def single(source: Source, argument: str, given: Any) -> str:
+    """Return the only column that an argument names."""
+    found = chosen(source, argument, given)
+    if list(found) != [""]:
+        raise ValueError(f"{argument} must name one column, got {given!r}")
+    return found[""]
 
 
 def _known(source: Source, argument: str, name: Any) -> str:

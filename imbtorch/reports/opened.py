@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -82,11 +82,11 @@ def merge_results(*paths: str | PathLike[str]) -> ReportResult:
     return ReportResult(rows, summed, settings, files[0][1]._version, tuple(dict.fromkeys(notes)))
 
 
-def _sum(parts: Sequence[Any]) -> Any:
+def _sum(parts: list[Any]) -> Any:
     """Add counts of several results; None if they have none."""
     if isinstance(parts[0], Margins):
-        return Margins(*map(sum, zip(*parts, strict=True)))
-    return None if parts[0] is None else sum(parts)
+        return Margins(*(torch.stack(list(part)).sum(0) for part in zip(*parts, strict=True)))
+    return None if parts[0] is None else torch.stack(parts).sum(0)
 
 
 def _opened(path: str | PathLike[str]) -> tuple[dict[str, Any], ReportResult]:

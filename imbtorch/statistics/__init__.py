@@ -8,10 +8,10 @@ from imbtorch.choosing.runs import Runs, over_runs
 from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import partial_auc
 from imbtorch.deciding.thresholds import OperatingPoint
+from imbtorch.deciding.ties import undominated
 from imbtorch.intervals.baselines import beats_baseline, skill, trivial
 from imbtorch.intervals.intervals import Interval, bootstrap, posterior
 from imbtorch.predictions.compare import compare_predictions
-from imbtorch.ties import undominated
 
 __all__ = [
     "Calibration",

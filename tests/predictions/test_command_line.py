@@ -296,7 +296,7 @@ def test_no_unexpected_error_looks_worse(error, text, old, capsys, monkeypatch):
     def fail(*_, **__):
         raise error(1)
 
-    monkeypatch.setattr(command_line, "joint_counts", fail)
+    monkeypatch.setattr(command_line, "paired", fail)
     assert compare(old, old) == 2
     assert text in capsys.readouterr().err
 

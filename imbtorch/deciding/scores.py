@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,15 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imbtorch.choosing.comparisons import histogram_of_ranks
-from imbtorch.columns import Array, read_cell
+from imbtorch.columns import Array
 from imbtorch.compat import warn_caller
 from imbtorch.counting.logits import against_the_rest, of_class_one
 from imbtorch.counting.tasks import UNEVEN
 from imbtorch.counts import rescaled_rows
 from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
 from imbtorch.deciding.adjustment_sweep import LogitAdjustmentSweep
-from imbtorch.deciding.curves import area, area_interval, average_precision, average_precision_interval
+from imbtorch.deciding.curves import (
+    area,
+    area_interval,
+    average_precision,
+    average_precision_interval,
+    histogram_of_ranks,
+)
 from imbtorch.deciding.sweep import ThresholdSweep
 from imbtorch.intervals.intervals import Interval
 from imbtorch.metrics.rows import Row, shown
@@ -88,31 +92,6 @@ def _are_rounded(scores: Array, sums: Array) -> Array:
         near = np.abs(sums - 1) <= scores.shape[-1] * 10.0**-digits / 2 + 1e-9
         found |= few & ~known & near & (sums > 0)
         known |= few
-    return found
-
-
-def floats(called: str, given: Array, start: int) -> Array:
-    """Convert numbers, also those written as text, to floats that torch can count, float32 at least."""
-    if given.dtype.kind in "fbiu":
-        return given.copy() if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
-    try:
-        found: Array = given.astype(np.float64)
-        if given.dtype.kind != "O" or not any("_" in each for each in given.flat if isinstance(each, str)):
-            return found
-    except (TypeError, ValueError):
-        pass
-    found = np.empty(given.shape)
-    for place, each in np.ndenumerate(given):
-        try:
-            missing = read_cell(each).kind == "missing"
-            found[place] = np.nan if missing else float("_" if isinstance(each, str) and "_" in each else each)
-        except (TypeError, ValueError):  # noqa: PERF203
-            text = each if isinstance(each, str) else ""
-            remedy = "; percentages: divide by 100" if text.endswith("%") else ""
-            remedy = "; decimal=',' reads decimal commas" if re.fullmatch(r"[+-]?\d*,\d+", text) else remedy
-            raise TypeError(
-                f"{called} must hold numbers, got {each!r} in row {start + place[0]}, which is no number{remedy}"
-            ) from None
     return found
 
 
