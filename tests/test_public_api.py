@@ -36,7 +36,7 @@ NAMES = {
     """,
     "imbtorch.measures": MEASURES,
     "imbtorch.statistics": """
-        Calibration ChosenEpoch Comparison Interval OperatingPoint Runs Selection
+        Calibration ChosenEpoch Comparison Interval OperatingPoint Runs RunsByMeasure Selection
         beats_baseline bootstrap compare compare_predictions over_runs paired_compare
         partial_auc posterior samples_needed select_epoch select_model skill trivial undominated
     """,

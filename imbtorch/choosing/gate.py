@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -95,12 +96,14 @@ class PairedModels:
         binary: whether the last of two classes is the positive one.
         outcomes: joint outcomes of predicted classes; None for scores.
         scores: ``[N]`` scores of the new and the old model, and the targets; empty for classes.
+        cluster: ``[N]`` ids of clusters, for scores.
     """
 
     names: tuple[str, ...]
     binary: bool
     outcomes: JointOutcomes | None
     scores: tuple[Tensor, ...] = ()
+    cluster: Tensor | None = None
 
     @property
     def equal(self) -> bool:
@@ -127,7 +130,8 @@ class PairedModels:
         """
         if self.outcomes is None or isinstance(measure, str):
             new, old, target = self.scores
-            return paired_compare(str(measure), new, old, target, draws=draws, level=level, generator=generator)
+            options: dict[str, Any] = {"draws": draws, "level": level, "generator": generator}
+            return paired_compare(str(measure), new, old, target, cluster=self.cluster, **options)
         several = replace(self.outcomes, times=self.outcomes.times * times)
         return compare_outcomes(measure, several, bool(measure.higher_is_better), draws, level, generator)
 

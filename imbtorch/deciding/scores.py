@@ -27,10 +27,12 @@ from imbtorch.deciding.curves import (
 from imbtorch.deciding.sweep import ThresholdSweep
 from imbtorch.intervals.intervals import Interval
 from imbtorch.metrics.rows import Row, shown
+from imbtorch.suggestions import first_names
 
 Task = Literal["binary", "multiclass", "multilabel"]
 AREAS = {"auc": (area, area_interval), "average_precision": (average_precision, average_precision_interval)}
 MOST_ROWS, MOST_SCORES = 5_000_000, 50_000_000  # up to which areas are exact
+LOW, ENOUGH = 0.3, 10  # area below which scores may be reversed, with so many positives
 DECIMALS = (1, 2, 3, 4)  # of probabilities that may have been rounded
 OUTSIDE = "sigmoids or percentages? logits=True only for logits"
 
@@ -106,8 +108,9 @@ class Curves:
         names: names of the classes or labels.
         logits: whether scores are logits.
         prevalence: class shares, in the order of the classes; for labels of positives.
-        weighted: whether samples have weights.
         rows: number of samples to come.
+        weighted: whether samples have weights.
+        clustered: whether samples have clusters.
         rule: measure of the decision rule.
         prior: training samples of each class.
         cutoff: threshold of the report, for the rule's gain.
@@ -117,8 +120,9 @@ class Curves:
     names: tuple[str, ...]
     logits: bool
     prevalence: Sequence[float] | None
-    weighted: bool
     rows: int
+    weighted: bool
+    clustered: bool
     rule: str | None = None
     prior: Any = None
     _kept: list[tuple[Tensor, Tensor, Tensor | None]] = field(default_factory=list)
@@ -144,6 +148,7 @@ class Curves:
                 prevalence=self.prevalence,
                 logits=self.logits,
                 weighted=self.weighted,
+                clusters=self.clustered and self.rule is not None and not several,
                 also=() if self.exact else ("auc", "average_precision"),
                 **({} if self.task == "binary" else sizes),
             )
@@ -154,7 +159,8 @@ class Curves:
         if self.exact:
             self._kept.append((scores, target, extra.get("weight", extra.get("frequency"))))
         if self._sweep is not None:
-            self._sweep.update(scores, target, **{key: each for key, each in extra.items() if key != "cluster"})
+            unused = "cluster" if self.rule is None or self.task == "multiclass" else ""
+            self._sweep.update(scores, target, **{key: each for key, each in extra.items() if key != unused})
         if self._adjustments is not None:
             self._adjustments.update(scores, target, **extra)
 
@@ -186,7 +192,7 @@ class Curves:
         one = torch.ones(len(scores), dtype=torch.float64) if weight is None else weight
         found: dict[str, dict[Row, Tensor]] = {measure: {} for measure in AREAS}
         bounds: dict[Row, Tensor] = {}
-        whole = []  # whether there are samples of both classes
+        whole, positives = [], []  # whether there are samples of both classes
         for at in range(scores.shape[1]):  # one at a time: a histogram has a cell for each sample
             positive = target[:, at] if self.task == "multilabel" else target == at + binary
             different, place = torch.unique(scores[:, at], return_inverse=True)
@@ -195,13 +201,13 @@ class Curves:
             if shares is not None:
                 rates = rescaled_rows(histogram, torch.tensor([1 - shares[at], shares[at]], dtype=torch.float64))
             whole.append(bool(histogram.sum(-1).all()))
+            positives.append(int(positive.sum()))
             for measure, (value, interval) in AREAS.items():
                 row = Row(measure, True) if binary else Row(measure, True, "class", self.names[at])
                 found[measure][row] = value(rates)
                 if row.name in bounded and whole[-1]:
                     bounds |= ends_of(row, interval(histogram))
-            if binary and whole[-1]:
-                self._warn_of_the_other_class(area_interval(histogram))
+        _warn_if_reversed(found["auc"], positives)
         if not binary:
             for measure, areas in found.items():
                 of_whole = torch.where(torch.tensor(whole), torch.stack(list(areas.values())), torch.nan)
@@ -222,17 +228,9 @@ class Curves:
                 if row.name in bounded:
                     interval, place = result.interval(measure), 0 if binary else self.names.index(row.of)
                     rows |= ends_of(row, interval, place)
-        if binary and not self.weighted and not bool(result.values["auc"].isnan()):
-            self._warn_of_the_other_class(result.interval("auc"))
+        areas = {row: value for row, value in rows.items() if row.measure == "auc" and not row.bound}
+        _warn_if_reversed(areas, [ENOUGH] * len(areas))
         return rows
-
-    def _warn_of_the_other_class(self, interval: Interval) -> None:
-        """Warn if the scores rank the positive class last, beyond chance."""
-        if interval.high.item() < 0.5:
-            warn_caller(
-                f"the AUC is {interval.estimate.item():.3f}: the scores may be of the other class, {self.names[0]!r}; "
-                "positive= names the class whose scores they are"
-            )
 
     def _threshold(self) -> dict[Row, Tensor]:
         """Return the rows of the threshold of two classes, or of each label."""
@@ -248,6 +246,8 @@ class Curves:
             of = self.rule if self.task == "binary" else f"{self.rule}/{number.of}"
             numbers = (sweep.rows[number].item(), plain[place], sweep.rows[value].item())
             found |= _chosen("threshold", of, value.better, numbers, interval, place)
+            if self.logits:
+                found[Row("log_odds", None, "rule", of)] = sweep.log_odds.reshape(-1)[place]
         return found
 
     def _adjusted(self) -> dict[Row, Tensor]:
@@ -260,6 +260,20 @@ class Curves:
         interval = result.gain(generator=torch.Generator().manual_seed(0))
         better = self._adjustments["value"].row.better
         return _chosen("tau", self.rule, better, (result.tau, plain, chosen), interval)
+
+
+def _warn_if_reversed(areas: Mapping[Row, Tensor], positives: Sequence[int]) -> None:
+    """Warn of areas that chance hardly makes so low."""
+    low = [
+        f"{row.name} {value.item():.3f}"
+        for (row, value), number in zip(areas.items(), positives, strict=True)
+        if number >= ENOUGH and value < LOW
+    ]
+    if low:
+        warn_caller(
+            f"report: {first_names(low)}, so the scores may be those of the other class; pass the scores of the "
+            "positive class, such as 1 - preds of probabilities"
+        )
 
 
 def _ranked(preds: Tensor, task: Task, logits: bool) -> Tensor:

@@ -16,14 +16,16 @@ from typing import Any
 
 import torch
 
-from imbtorch.choosing.comparisons import SCORE_MEASURES, compare
+from imbtorch.choosing.comparisons import compare
 from imbtorch.choosing.gate import LEVEL, NOT_WORSE, UNDECIDED, Gate, PairedModels, rarest
+from imbtorch.choosing.paired_scores import SCORE_MEASURES
 from imbtorch.columns import Rules
 from imbtorch.intervals.intervals import Interval
 from imbtorch.predictions.compare import paired
 from imbtorch.predictions.report import report
 from imbtorch.reports.opened import merge_results, open_result
 from imbtorch.reports.result import ReportResult, depends_on_clusters
+from imbtorch.suggestions import first_names
 from imbtorch.version import __version__
 
 ERROR = 2  # exit code; those of verdicts are in choosing.gate
@@ -303,8 +305,10 @@ def _of_predictions(files: Sequence[str], options: argparse.Namespace) -> Gate:
 def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespace) -> Gate:
     """Compare two results without rows, as independent samples."""
     first, second = (result.signature.split(" | ")[1] for result in (old, new))
-    if first != second or list(old.table()["class"]) != list(new.table()["class"]):
-        raise ValueError(f"both files must be of the same classes, got {first} and {second}")
+    of_old, of_new = (list(result.table()["class"]) for result in (old, new))
+    if first != second or of_old != of_new:
+        got = f"{first}: {first_names(of_old)}; and {second}: {first_names(of_new)}"
+        raise ValueError(f"both files must be of the same classes in the same order, got {got}")
     if any("weighted" in result.signature for result in (old, new)):
         raise ValueError("weighted counts have no intervals, so they cannot be compared")
     if any("prevalence" in result.signature for result in (old, new)):
@@ -314,7 +318,7 @@ def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespac
             "compare treats samples as independent, but these files count clusters; compare the predictions of both "
             "models, with --cluster"
         )
-    task, names = first.partition(",")[0], tuple(old.table()["class"])
+    task, names = first.partition(",")[0], tuple(of_old)
     if task == "multilabel":
         raise ValueError("compare takes one class for each sample; compare labels by imbtorch.statistics.compare")
     measure = PairedModels(names, task == "binary", None).measure("--measure", options.measure)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from imbtorch.choosing.comparisons import SCORE_MEASURES, Comparison
+from imbtorch.choosing.comparisons import Comparison
 from imbtorch.choosing.gate import PairedModels
 from imbtorch.choosing.outcomes import JointOutcomes
+from imbtorch.choosing.paired_scores import SCORE_MEASURES
 from imbtorch.columns import Array, Classes, Column, Missing, Rules, typed, without_left_out
 from imbtorch.deciding.scores import check_scores
 from imbtorch.predictions.report import opened
@@ -178,13 +179,10 @@ def _of_scores(
         for role, each in part.items():
             parts.setdefault(role, []).append(each[keep])
     joined = {role: torch.from_numpy(np.concatenate(some)) for role, some in parts.items()}
-    new, old, target, cluster = (joined.get(role, torch.empty(0)) for role in ("new", "old", "target", "cluster"))
-    if threshold is not None:
-        outcomes = JointOutcomes.of(torch.stack((new, old)), target, 2, cluster if "cluster" in joined else None)
-        return PairedModels(classes.names, True, outcomes)
-    if "cluster" in joined:
-        raise ValueError("cluster is for classes; auc and average_precision treat samples as independent")
-    return PairedModels(classes.names, True, None, (new, old, target))
+    (new, old, target), cluster = (joined[role] for role in ("new", "old", "target")), joined.get("cluster")
+    if threshold is None:
+        return PairedModels(classes.names, True, None, (new, old, target), cluster)
+    return PairedModels(classes.names, True, JointOutcomes.of(torch.stack((new, old)), target, 2, cluster))
 
 
 def _of_classes(columns: dict[str, Column], rules: Rules, id: str | None) -> PairedModels:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ from imbtorch.counts import check_choice
 from imbtorch.deciding.scores import AREAS, Curves
 from imbtorch.measures.named import Measured
 from imbtorch.measures.overall import macro_averaged_absolute_error
+from imbtorch.measures.traits import by_any_name, needs_matrix
+from imbtorch.metrics.base import UNSURE
 from imbtorch.metrics.rows import Row
 from imbtorch.predictions.samples import Samples, from_arrays, from_source
 from imbtorch.predictions.sources import Arrays, Engine, Source
@@ -26,6 +28,7 @@ from imbtorch.reports.report import ImbalanceReport
 from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import first_names
 
+LARGE = 25_000_000  # cells of a matrix from which margins are counted if they are enough: 0.2 GB
 SLOW = 2.0  # seconds after which, and between which, a terminal shows progress
 
 
@@ -72,8 +75,8 @@ def report(
 
     **The rule.** ``rule`` names the measure for which a decision rule is chosen on the same samples: with two classes
     or labels the threshold of a :class:`ThresholdSweep`, with several classes the tau of a
-    :class:`LogitAdjustmentSweep`. ``table()["rule"][rule]`` holds it, the values of the measure without and with it
-    (``plain`` and ``chosen``), and the gain to expect on new samples.
+    :class:`LogitAdjustmentSweep`. ``table()["rule"][rule]`` holds it (of logits also as ``log_odds``), the values of
+    the measure without and with it (``plain`` and ``chosen``), and the gain to expect on new samples.
 
     Args:
         source: frame, mapping of columns, lazy frame, or files; None if the arguments hold the values.
@@ -87,7 +90,8 @@ def report(
         threshold: score strictly above which 1 is predicted, for two classes and labels.
         logits: whether scores are logits rather than probabilities; never guessed.
         group: group of each sample, such as its site; adds the values of each and of the worst.
-        cluster: id of the cluster of each sample, such as its patient, which intervals resample.
+        cluster: id of the cluster of each sample, such as its patient, which intervals and the rule resample; areas
+            then have no intervals.
         weight: weight of each sample; weighted values have no intervals.
         frequency: number of samples that each row stands for.
         ignore: target, or list of targets, whose samples are left out, such as -100.
@@ -234,6 +238,7 @@ def _counted(
         prevalence=keyed_by_name(prevalence),
         weighted="weight" in given.more,
         threshold=threshold,
+        state=_layout(samples, measures, own, prevalence),
     )
     curves = None
     if scored:
@@ -242,8 +247,9 @@ def _counted(
             samples.names,
             samples.logits,
             counted.prevalence,
-            "weight" in given.more,
             samples.rows,
+            "weight" in given.more,
+            "cluster" in given.more,
             rule,
             keyed_by_name(prior),
         )
@@ -271,6 +277,19 @@ def _without_areas(measures: Any, scored: bool) -> Any:
     if named and not scored:
         raise ValueError(f"measures contains {named[0]!r}, which needs scores; pass scores=, or floating preds")
     return [each for each in measures if each not in AREAS]
+
+
+def _layout(
+    samples: Samples, measures: Any, intervals: bool | Sequence[str], prevalence: Any
+) -> Literal["matrix", "margins"]:
+    """Return margins for so many classes that their matrix is large, if nothing asked for needs its cells."""
+    clustered = {"cluster", "group"} & set(samples.given.more)
+    if samples.task != "multiclass" or len(samples.names) ** 2 <= LARGE or intervals or clustered:
+        return "matrix"
+    given = measures.values() if isinstance(measures, Mapping) else measures or ()
+    known = [by_any_name().get(each) if isinstance(each, str) else each for each in given]
+    cells = prevalence is not None or any(each is None or needs_matrix(each) for each in known)
+    return "matrix" if cells else "margins"
 
 
 def _check_order(samples: Samples, prevalence: Any, measures: Any) -> None:
@@ -305,7 +324,12 @@ def _split(
         return intervals, known if intervals is True and independent else ()
     of_areas = [name for name in intervals if name.partition("/")[0] in AREAS]
     if of_areas and not independent:
-        raise ValueError(f"intervals contains {of_areas[0]!r}, but areas have no intervals with cluster or weight")
+        raise ValueError(
+            UNSURE
+            if "weight" in given.more
+            else f"intervals contains {of_areas[0]!r}, but areas have no intervals with cluster=; a "
+            "ThresholdSweep(..., clusters=True) has them, sweep.interval('auc')"
+        )
     for name in of_areas:
         if name not in known:
             raise ValueError(

@@ -153,9 +153,11 @@ class ReportResult(Result):
             raise ValueError(UNSURE)
         row = next((row for row in self._rows if row.name == name), None)
         if row is not None and row not in self._settings.rows:
+            remedy = "report(..., intervals=True) or the interval of a ThresholdSweep give its bounds"
+            if f"{name}_low" in self:
+                remedy = f"result['{name}_low'] and result['{name}_high'] are its 95% bounds"
             raise ValueError(
-                f"{name!r} is a value of scores, or by a function that this result does not hold; report(..., "
-                "intervals=True) or the interval of a ThresholdSweep give its bounds"
+                f"{name!r} is a value of scores, or by a function that this result does not hold; {remedy}"
             )
         if clusters and not self._settings.counting.clusters:
             raise ValueError(NO_BUCKETS.format("the report"))

@@ -4,7 +4,7 @@ from imbtorch.choosing.comparisons import Comparison, compare, paired_compare
 from imbtorch.choosing.epochs import ChosenEpoch, select_epoch
 from imbtorch.choosing.models import Selection, select_model
 from imbtorch.choosing.planning import samples_needed
-from imbtorch.choosing.runs import Runs, over_runs
+from imbtorch.choosing.runs import Runs, RunsByMeasure, over_runs
 from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import partial_auc
 from imbtorch.deciding.thresholds import OperatingPoint
@@ -20,6 +20,7 @@ __all__ = [
     "Interval",
     "OperatingPoint",
     "Runs",
+    "RunsByMeasure",
     "Selection",
     "beats_baseline",
     "bootstrap",

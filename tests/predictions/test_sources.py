@@ -249,7 +249,7 @@ def test_look_alikes_hard_scores_and_scores_of_the_other_class_are_told():
     with pytest.warns(UserWarning, match="all scores are 0 or 1"):
         found = imbtorch.report(preds=Q.astype(float), target=Y.astype(float))
     assert sklearn.metrics.f1_score(Y, Q) == value(found)
-    with pytest.warns(UserWarning, match="the scores may be of the other class, '0'"):
+    with pytest.warns(UserWarning, match="so the scores may be those of the other class"):
         imbtorch.report(preds=0.1 + 0.8 * (1 - Y) * RNG.random(300), target=Y)
 
 
