@@ -43,10 +43,14 @@ ROOMS = {
     "plots.curves": ("least_precision precision_recall_isometrics precision_recall_points roc_isometrics roc_points"),
     "plots.style": "probability",
     "predictions.command_line": "",
+    "predictions.files": "",
+    "predictions.report": "",
+    "deciding.scores": "",
+    "predictions.sources": "",
     "reports.readings": "Readings",
     "suggestions": "OF_SCORES PUBLIC_MODULES SYNONYMS did_you_mean",
     "tables": "Cell Table aligned",
-    "ties": "as_good_as_best best_first index_to_keep",
+    "deciding.ties": "as_good_as_best best_first index_to_keep",
     "waiting": "announced",
 }
 PLACES = {name: module for module, names in ROOMS.items() for name in names.split()}

@@ -10,10 +10,16 @@ from torch import Tensor
 from imbtorch.counting.arguments import check_tensor, checked_ids, spread
 from imbtorch.counting.clusters import BUCKETS
 from imbtorch.counts import ratio
-from imbtorch.deciding.curves import area, area_interval, average_precision, average_precision_interval
+from imbtorch.deciding.curves import (
+    area,
+    area_interval,
+    average_precision,
+    average_precision_interval,
+    histogram_of_ranks,
+)
+from imbtorch.deciding.ties import ROUNDING
 from imbtorch.intervals.draws import chunks, normal_quantile
 from imbtorch.intervals.intervals import Interval, quantiles, warn_of_large_cluster
-from imbtorch.ties import ROUNDING
 
 SCORE_MEASURES = ("auc", "average_precision")
 
@@ -71,12 +77,6 @@ def ranks(preds: Mapping[str, Tensor], target: Tensor) -> tuple[Tensor, Tensor, 
         raise ValueError("target must hold 0 and 1, and samples of both")
     found = [torch.unique(scores, return_inverse=True) for scores in preds.values()]
     return torch.stack([place for _, place in found]), positive, torch.tensor([len(each) for each, _ in found])
-
-
-def histogram_of_ranks(place: Tensor, positive: Tensor, size: int, weight: Tensor) -> Tensor:
-    """Count weights ``[R, N]`` of samples at each of the different scores of one model, ``[R, 2, size]``."""
-    cell = positive.long() * size + place
-    return weight.new_zeros(len(weight), 2 * size).index_add_(1, cell, weight).view(-1, 2, size)
 
 
 def compare_areas(places: Tensor, positive: Tensor, sizes: Tensor, level: float) -> Interval:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
-from imbtorch.choosing.paired_scores import SCORE_MEASURES, histogram_of_ranks, ranks
+from imbtorch.choosing.paired_scores import SCORE_MEASURES, ranks
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import checked_ids, computed_on_cpu, spread
 from imbtorch.counts import evaluated, ratio
-from imbtorch.deciding.curves import area, average_precision
+from imbtorch.deciding.curves import area, average_precision, histogram_of_ranks
 from imbtorch.intervals.draws import chunks, gammas, pooled_recall, student_quantile, worth_of_hits
 from imbtorch.intervals.intervals import Interval, check_draws, warn_of_large_cluster
 from imbtorch.measures.named import AveragedMeasure, Measured, measure_of_counts, measure_text

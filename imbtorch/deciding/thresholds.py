@@ -13,9 +13,9 @@ from torch import Tensor
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Counts, Measure, double, evaluated, ratio, rescaled
 from imbtorch.deciding.curves import matrices_of
+from imbtorch.deciding.ties import ROUNDING
 from imbtorch.intervals.draws import beta_cdf, gammas
 from imbtorch.tables import wrapped
-from imbtorch.ties import ROUNDING
 
 REACHES = (1 / 8, 1 / 4, 1 / 2)  # recalls at which walks for precision start
 ALERTS = tuple(2 ** (third / 3) for third in range(-3, 4))  # alerts per positive where walks for a peak start

@@ -8,9 +8,10 @@ from imbtorch.choosing.runs import Runs, RunsByMeasure, over_runs
 from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import partial_auc
 from imbtorch.deciding.thresholds import OperatingPoint
+from imbtorch.deciding.ties import undominated
 from imbtorch.intervals.baselines import beats_baseline, skill, trivial
 from imbtorch.intervals.intervals import Interval, bootstrap, posterior
-from imbtorch.ties import undominated
+from imbtorch.predictions.compare import compare_predictions
 
 __all__ = [
     "Calibration",
@@ -24,6 +25,7 @@ __all__ = [
     "beats_baseline",
     "bootstrap",
     "compare",
+    "compare_predictions",
     "over_runs",
     "paired_compare",
     "partial_auc",
