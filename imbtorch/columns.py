@@ -71,14 +71,9 @@ def _number(number: Decimal, value: Any) -> Cell:
 class Column:
     """Values of samples, or of groups of equal samples: the different ones, and the place of each.
 
-    Attributes:
-        name: name for errors.
-        levels: different values, in their order if it is known.
-        codes: int64 ``[N]`` place of each value among them.
-        times: ``[N]`` number of samples of each group; None for single samples.
-        ordered: whether the levels have an order.
-        find: function that tells where a level occurs first, such as ``" in row 3 of a.csv"``; None if nobody knows.
-        kept: ``[N]`` bools of the samples that are not left out; None for all.
+    ``codes`` are the places ``[N]`` of the values among the different ones, ``times`` the numbers of samples of groups,
+    ``kept`` bools of the samples that are not left out. ``find`` says where a level occurs first, such as
+    ``" in row 3 of a.csv"``.
     """
 
     name: str
@@ -89,10 +84,6 @@ class Column:
     find: Callable[[Any], str] | None = None
     kept: Array | None = None
 
-    def __len__(self) -> int:
-        """Return the number of samples or groups."""
-        return len(self.codes)
-
     def where(self, places: Sequence[int]) -> str:
         """Return a text that says where some levels occur first, and in how many rows."""
         wanted = np.isin(self.codes, places)
@@ -101,16 +92,21 @@ class Column:
         first = "" if self.find is None else self.find(self.levels[places[0]])
         return f"{first} ({self.times[wanted].sum():.15g} of {self.times.sum():.15g} rows)"
 
+    def __len__(self) -> int:
+        """Return the number of samples or groups."""
+        return len(self.codes)
+
     @cached_property
     def cells(self) -> list[Cell]:
         """Meanings of the levels; raises a TypeError for a level that is no class."""
-        found = []
-        for at, each in enumerate(self.levels):
-            try:
-                found.append(read_cell(each))
-            except TypeError as error:  # noqa: PERF203
-                text = f"{self.name} must hold strings, integers or booleans, {error}{self.where([at])}; convert them"
-                raise TypeError(text) from None
+        found: list[Cell] = []
+        try:
+            found.extend(map(read_cell, self.levels))
+        except TypeError as error:
+            where = self.where([len(found)])
+            raise TypeError(
+                f"{self.name} must hold strings, integers or booleans, {error}{where}; convert them"
+            ) from None
         return found
 
     @cached_property
@@ -121,15 +117,9 @@ class Column:
         return [int(at) for at in np.flatnonzero(np.bincount(self.codes[kept], times, len(self.levels)) > 0)]
 
 
-# --- classes ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Rules:
-    """Arguments that decide how values become classes; :func:`imbtorch.report` documents them.
-
-    ``columns`` is the number of columns of scores without names.
-    """
+    """Arguments of a report that decide the classes, and the number of columns of scores without names."""
 
     class_names: Sequence[Any] | Mapping[Any, Any] | None = None
     positive: Any = None
@@ -140,7 +130,7 @@ class Rules:
 
     @cached_property
     def names(self) -> list[str] | None:
-        """Names of the classes; raises a TypeError for anything but a sequence."""
+        """Names of the classes."""
         given: Any = self.class_names
         if given is None:
             return None
@@ -153,9 +143,7 @@ class Rules:
 
     def ignores(self, value: Any) -> bool:
         """Return whether a target marks samples to leave out."""
-        return bool(self.ignore) and any(
-            each is value or each == value or read_cell(each) == read_cell(value) for each in self.ignore
-        )
+        return any(each is value or each == value or read_cell(each) == read_cell(value) for each in self.ignore)
 
     def word(self, value: Any) -> str | None:
         """Return the class of a value that reads as missing, if it is one."""
@@ -165,17 +153,11 @@ class Rules:
 
 @dataclass
 class Classes:
-    """Classes of targets and predictions, and the index of each value.
+    """Classes of targets and predictions, and the index of each.
 
-    Attributes:
-        rules: arguments that decided.
-        kind: type of the classes.
-        names: their names, in the order of their indices.
-        index: index of each class.
-        binary: whether the last of two classes is the positive one.
-        swapped: whether ``positive`` put the first of two classes last.
-        ordered: whether their order is known rather than alphabetical.
-        notes: what a reader of the table must know.
+    ``names`` are in the order of the indices; of two ``binary`` classes the last one is positive, and ``swapped`` if
+    ``positive`` put the first one last. ``ordered`` says whether the order is more than alphabetical, ``notes`` hold
+    what a reader of the table must know.
     """
 
     rules: Rules
@@ -199,11 +181,7 @@ class Classes:
         return [str(each) if self.kind == "strings" and each is not None else each for each in found]
 
     def table(self, column: Column, of_target: bool) -> Array:
-        """Return the index of the class of each level, or :data:`LEFT_OUT` or :data:`IGNORED`.
-
-        Raises:
-            ValueError: for a level that is no class.
-        """
+        """Return the index of the class of each level, or :data:`LEFT_OUT` or :data:`IGNORED`."""
         keys = self.keys(column)
         found = np.array([LEFT_OUT if key is None else self.index.get(key, UNKNOWN) for key in keys], dtype=np.int64)
         if of_target and self.rules.ignore:
@@ -225,10 +203,8 @@ def without_left_out(columns: Sequence[Column], rules: Rules) -> list[Column]:
         return list(columns)
     kept = np.ones(len(columns[0]), dtype=bool)
     for column in columns:
-        out = [
-            cell.kind == "missing" and rules.word(each) is None
-            for each, cell in zip(column.levels, column.cells, strict=True)
-        ]
+        pairs = zip(column.levels, column.cells, strict=True)
+        out = [cell.kind == "missing" and rules.word(each) is None for each, cell in pairs]
         if column is columns[0]:
             out = [left or rules.ignores(each) for left, each in zip(out, column.levels, strict=True)]
         kept &= ~np.array(out)[column.codes] | (rules.missing != "drop" and column is not columns[0])
@@ -238,14 +214,7 @@ def without_left_out(columns: Sequence[Column], rules: Rules) -> list[Column]:
 def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
     """Decide the classes from all values of targets and predictions.
 
-    Args:
-        target: true classes.
-        preds: predicted classes of each model; none for scores.
-        rules: arguments that decide.
-
-    Raises:
-        ValueError: for missing values, fractions, values with two readings, and fewer than two classes.
-        TypeError: for values that are no classes, and classes of different types.
+    ``preds`` are the predicted classes of each model; none for scores.
     """
     columns = [target, *preds]
     places = [_checked(column, rules, column is target) for column in columns]
@@ -253,7 +222,8 @@ def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
         raise ValueError(f"{target.name} holds no class; all rows are missing, or left out by ignore")
     found = [(column, at) for column, some in zip(columns, places, strict=True) for at in some]
     classes = Classes(rules, "strings" if _are_named(found, rules) else _kind(columns, places))
-    keys = [[classes.keys(column)[at] for at in some] for column, some in zip(columns, places, strict=True)]
+    every = zip(map(classes.keys, columns), places, strict=True)
+    keys = [[of_levels[at] for at in some] for of_levels, some in every]
     present, predicted = list(dict.fromkeys(keys[0])), {key for some in keys[1:] for key in some}
     if classes.kind == "integers":
         _check_integers(found)
@@ -261,14 +231,18 @@ def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
             held = first_names(list(map(str, sorted({*present, *predicted}))))
             classes.notes.append(f"classes {held}: whole numbers, read from text")
     _check_marks(target, classes, places[0], predicted)
-    if any(column.ordered for column in columns):
-        present, classes.ordered = _ordered(classes, [column for column in columns if column.ordered]), True
-    elif classes.kind != "strings" or rules.missing != "class":
-        present = sorted(present)
+    ordered = [column for column in columns if column.ordered]
+    if ordered:
+        present, classes.ordered = _ordered(classes, ordered), True
     else:
-        present = sorted(present, key=lambda name: (0, float(name), "") if NUMBER.fullmatch(name) else (1, 0.0, name))
+        with_words = classes.kind == "strings" and rules.missing == "class"
+        present = sorted(present, key=_number_first if with_words else None)
     _finish(classes, present, target)
     return classes
+
+
+def _number_first(name: str) -> tuple[bool, float, str]:
+    return (False, float(name), "") if NUMBER.fullmatch(name) else (True, 0.0, name)
 
 
 def _checked(column: Column, rules: Rules, of_target: bool) -> list[int]:
@@ -283,11 +257,11 @@ def _checked(column: Column, rules: Rules, of_target: bool) -> list[int]:
             f"{column.name} has no value{column.where(missing)}{written}; missing='drop' leaves such rows out; {named}"
             "missing='class' makes a class of them"
         )
-    return [at for at in held if at not in missing]
+    return sorted({*held}.difference(missing))
 
 
 def _are_named(found: Sequence[tuple[Column, int]], rules: Rules) -> bool:
-    """Return whether values are texts because a missing value is a class, or class_names holds all of them."""
+    """Return whether classes are texts since a missing value is one, or class_names holds all of them."""
     kinds = {column.cells[at].kind for column, at in found}
     texts = {column.levels[at] if isinstance(column.levels[at], str) else "" for column, at in found}
     return "missing" in kinds or ("fraction" in kinds and texts <= set(rules.names or ()))
@@ -295,21 +269,20 @@ def _are_named(found: Sequence[tuple[Column, int]], rules: Rules) -> bool:
 
 def _kind(columns: Sequence[Column], places: Sequence[Sequence[int]]) -> Literal["strings", "integers", "booleans"]:
     """Return the type of all classes; raise for fractions and mixed types."""
-    kinds = [{column.cells[at].kind for at in some} for column, some in zip(columns, places, strict=True)]
-    alike = [some for some in kinds if some]
-    if all(some in ({"boolean"}, {"whole"}) for some in alike):
-        held = {column.cells[at].value for column, some in zip(columns, places, strict=True) for at in some}
-        if {"boolean"} not in alike or held <= {0, 1}:
-            return "booleans" if kinds[0] == {"boolean"} else "integers"
-    texts = [{isinstance(column.levels[at], str) for at in some} for column, some in zip(columns, places, strict=True)]
-    for column, some, found, types in zip(columns, places, kinds, texts, strict=True):
+    pairs = list(zip(columns, places, strict=True))
+    kinds = [{column.cells[at].kind for at in some} for column, some in pairs]
+    if all(some in (set(), {"boolean"}, {"whole"}) for some in kinds) and (
+        {"boolean"} not in kinds or {column.cells[at].value for column, some in pairs for at in some} <= {0, 1}
+    ):
+        return "booleans" if kinds[0] == {"boolean"} else "integers"
+    texts = [{isinstance(column.levels[at], str) for at in some} for column, some in pairs]
+    for (column, some), found, types in zip(pairs, kinds, texts, strict=True):
         if "fraction" in found and found <= {"fraction", "whole"}:
             at = next(at for at in some if column.cells[at].kind == "fraction")
             remedy = "pass integers or strings, or name all classes by class_names=[...]"
             remedy = remedy if column is columns[0] else "if these are scores, pass them as scores="
-            raise ValueError(
-                f"{column.name} holds {column.levels[at]!s}{column.where([at])}, which is no class; {remedy}"
-            )
+            text = f"{column.name} holds {column.levels[at]!s}{column.where([at])}"
+            raise ValueError(f"{text}, which is no class; {remedy}")
         if len(types) > 1:
             first = isinstance(column.levels[int(column.codes[0])], str)
             at = next(at for at in some if isinstance(column.levels[at], str) != first)
@@ -341,12 +314,12 @@ def _check_integers(found: Sequence[tuple[Column, int]]) -> None:
 
 def _check_marks(target: Column, classes: Classes, places: Sequence[int], predicted: set[Any]) -> None:
     """Raise for targets that look like marks of samples to ignore: no prediction holds them, beside proper classes."""
-    keys, names = classes.keys(target), classes.rules.names or ()
-    alone = [at for at in places if keys[at] not in predicted and str(keys[at]) not in names]
+    keys, known = classes.keys(target), predicted | set(classes.rules.names or ())
+    alone = [at for at in places if keys[at] not in known and str(keys[at]) not in known]
     marks = [at for at in alone if not re.search(r"\w", str(keys[at]))]
     if classes.kind == "integers":
         marks = [at for at in alone if keys[at] in MARKS]
-        rest = {keys[at] for at in places if at not in marks} | predicted
+        rest = {keys[at] for at in places}.difference(MARKS) | predicted
         marks = marks if rest and min(rest) >= 0 and max(rest) < max(MARKS) - 1 else []
     for at in marks[:1]:
         raise ValueError(
@@ -362,9 +335,8 @@ def _ordered(classes: Classes, columns: Sequence[Column]) -> list[Any]:
         ranks = [order.index(key) if key in order else -1 for key in classes.keys(column)]
         if -1 in ranks or ranks != sorted(ranks):
             held = f"{first_names(list(map(str, order)))} and {first_names(list(map(str, column.levels)))}"
-            raise ValueError(
-                f"columns order their categories differently, {held}; name all classes by class_names=[...]"
-            )
+            text = f"columns order their categories differently, {held}"
+            raise ValueError(f"{text}; name all classes by class_names=[...]")
     return order
 
 
@@ -405,9 +377,8 @@ def _order(classes: Classes, present: list[Any]) -> tuple[list[Any], list[str]]:
 
 def _check_texts(names: Sequence[str], by_place: bool) -> None:
     """Raise if columns have no names and no natural order; warn of texts that differ only in how they are written."""
-    natural = sorted(
-        names, key=lambda name: [(int(p), "") if p.isdecimal() else (0, p) for p in re.split(r"(\d+)", name)]
-    )
+    parts = {name: [(int(p), "") if p.isdecimal() else (0, p) for p in re.split(r"(\d+)", name)] for name in names}
+    natural = sorted(names, key=parts.__getitem__)
     if by_place and natural != names:
         raise ValueError(
             f"the columns of scores have no names, and the classes sort as {first_names(names)}, not as "
@@ -418,9 +389,8 @@ def _check_texts(names: Sequence[str], by_place: bool) -> None:
         cell = read_cell(name)
         alike = forms.setdefault(cell.value if cell.kind == "whole" else name.strip().casefold(), name)
         if alike != name:
-            warn_caller(
-                f"the classes {alike!r} and {name!r} differ only in how they are written, and count as different"
-            )
+            text = f"the classes {alike!r} and {name!r} differ only in how they are written"
+            warn_caller(f"{text}, and count as different")
 
 
 def _of_names(classes: Classes, names: list[str], present: Sequence[Any]) -> list[Any]:
