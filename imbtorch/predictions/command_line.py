@@ -22,8 +22,9 @@ from imbtorch.choosing.paired_scores import SCORE_MEASURES
 from imbtorch.columns import Rules
 from imbtorch.intervals.intervals import Interval
 from imbtorch.predictions.compare import paired
+from imbtorch.predictions.merge import merge_results
 from imbtorch.predictions.report import report
-from imbtorch.reports.opened import merge_results, open_result
+from imbtorch.reports.opened import open_result
 from imbtorch.reports.result import ReportResult, depends_on_clusters
 from imbtorch.suggestions import first_names
 from imbtorch.version import __version__
