@@ -211,7 +211,6 @@ def test_no_function_makes_too_many_decisions():
     assert [each for each in functions if each[1] > COMPLEXITY] == []
 
 
-@pytest.mark.xfail(strict=True, reason="results of methods and simulations stand in docstrings until they move")
 def test_no_docstring_is_long():
     long = []
     for name, tree in modules().items():

@@ -51,11 +51,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     Lightning's sanity check, test and predict do not change it; outside Lightning, do not update the sweep with test
     data. ``sweep.rule.take(sweep.best(...))`` sets another threshold until the next ``compute`` with new samples.
 
-    The logged value is too high, because the threshold was chosen on the same samples: :meth:`interval` corrects it,
-    :meth:`gain` estimates the gain over 0.5. ``examples/choices.md`` says how thresholds are chosen and how well that
-    holds. The state is a histogram of scores: AUC and average precision differ from exact values by at most 0.002
-    unless few positives share a bin, or scores of both classes lie beyond the outermost threshold, which ``compute``
-    tells; 64 kB for each label with the default thresholds.
+    The logged value is too high, because the same samples chose the threshold: :meth:`interval` corrects it (see
+    ``examples/choices.md``). The state is a histogram of scores, by default of 64 kB: AUC and average precision are
+    exact to 0.002 unless ``compute`` tells of few positives in a bin or of both classes beyond the last threshold.
 
     Args:
         measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or ``functools.partial`` of

@@ -76,7 +76,7 @@ def report(
     **The rule.** ``rule`` names the measure for which a decision rule is chosen on the same samples: with two classes
     or labels the threshold of a :class:`ThresholdSweep`, with several classes the tau of a
     :class:`LogitAdjustmentSweep`. ``table()["rule"][rule]`` holds it (of logits also as ``log_odds``), the values of
-    the measure without and with it (``plain`` and ``chosen``), and the gain to expect on new samples.
+    the measure without and with it (``plain`` and ``chosen``), and the corrected gain to expect on new samples.
 
     Args:
         source: frame, mapping of columns, lazy frame, or files; None if the arguments hold the values.
@@ -116,15 +116,8 @@ def report(
 
     >>> from imbtorch import report
     >>> columns = {"label": ["cat", "dog", "dog", "emu"], "pred": ["cat", "cat", "dog", "emu"]}
-    >>> print(report(columns, target="label", preds="pred", measures=["balanced_accuracy"]).table())
-    class  support  predicted  recall  precision
-    cat          1          1   1.000      0.500
-    dog          2          1   0.500      1.000
-    emu          1          1   1.000      1.000
-    <BLANKLINE>
-    measure              all
-    balanced_accuracy  0.833
-    Baseline: always predicting 'dog': balanced_accuracy 0.333
+    >>> round(float(report(columns, target="label", preds="pred").values["balanced_accuracy"]), 3)
+    0.833
     """
     check_choice("missing", missing, ("raise", "drop", "class"))
     if (preds is None) == (scores is None):
