@@ -59,11 +59,9 @@ def read_cell(value: Any) -> Cell:
 
 def _number(number: Decimal, value: Any) -> Cell:
     """Return a whole number or a fraction; floating numbers that skip integers are too large for a class."""
-    if number.is_infinite() or number.adjusted() > 30:
+    if number.is_infinite() or number.adjusted() > 30 or (isinstance(value, float) and abs(number) > EXACT):
         return Cell("whole", WHOLE.max + 1)
-    if number != number.to_integral_value():
-        return Cell("fraction", value)
-    return Cell("whole", WHOLE.max + 1 if isinstance(value, float) and abs(number) > EXACT else int(number))
+    return Cell("whole", int(number)) if number == number.to_integral_value() else Cell("fraction", value)
 
 
 @dataclass(frozen=True)
@@ -254,9 +252,8 @@ def _kind(columns: Sequence[Column], places: Sequence[Sequence[int]]) -> Literal
             at = next(at for at in some if column.cells[at].kind == "fraction")
             remedy = "pass integers or strings, or name all classes by class_names=[...]"
             remedy = remedy if column is columns[0] else "if these are scores, pass them as scores="
-            raise ValueError(
-                f"{column.name} holds {column.levels[at]}{column.where([at])}, which is no class; {remedy}"
-            )
+            where = column.where([at])
+            raise ValueError(f"{column.name} holds {column.levels[at]}{where}, which is no class; {remedy}")
         if len(types) > 1:
             first = isinstance(column.levels[int(column.codes[0])], str)
             at = next(at for at in some if isinstance(column.levels[at], str) != first)
@@ -361,9 +358,7 @@ def _check_texts(names: Sequence[str], by_place: bool) -> None:
         cell = read_cell(name)
         alike = forms.setdefault(cell.value if cell.kind == "whole" else name.strip().casefold(), name)
         if alike != name:
-            warn_caller(
-                f"the classes {alike!r} and {name!r} differ only in how they are written; they are counted apart"
-            )
+            warn_caller(f"the classes {alike!r} and {name!r} differ only in how they are written, and count apart")
 
 
 def _of_names(classes: Classes, names: list[str], present: Sequence[Any]) -> list[Any]:
