@@ -24,9 +24,9 @@ def main(command: list[str]) -> int:
         while True:
             os.wait()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(
-        f"{time.monotonic() - begin:.0f} s, of which the processors took {used.ru_utime:.0f} s for programs and "
-        f"{used.ru_stime:.0f} s for the system"
+    sys.stderr.write(
+        f"{time.monotonic() - begin:.0f} s, and of processor time {used.ru_utime:.0f} s in programs "
+        f"and {used.ru_stime:.0f} s in the system\n"
     )
     return code
 

@@ -329,7 +329,11 @@ def case_id(value):
     return "-".join(value) if isinstance(value, tuple) else None
 
 
-@pytest.mark.default_cases("multiclass-matrix-probabilities-None-plain-groups-clusters-intervals", "multiclass-margins-labels-0-plain-groups-class groups-weights", "binary-matrix-labels-None-without float64-clusters-prevalence")
+@pytest.mark.default_cases(
+    "multiclass-matrix-probabilities-None-plain-groups-clusters-intervals",
+    "multiclass-margins-labels-0-plain-groups-class groups-weights",
+    "binary-matrix-labels-None-without float64-clusters-prevalence",
+)
 @pytest.mark.parametrize(
     ("layout", "scores", "ignore_index", "_variant", "options"),
     [(*case[:4], tuple(itertools.compress(OPTIONS, case[4:]))) for case in REPORTS],
@@ -497,7 +501,9 @@ ACTS = {
 HERE = {"there and back": lambda metric: metric}
 
 
-@pytest.mark.default_cases("matrix-pickle", "margins-state dict", "report-merge", "limits-there and back", "floors-clone")
+@pytest.mark.default_cases(
+    "matrix-pickle", "margins-state dict", "report-merge", "limits-there and back", "floors-clone"
+)
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_life_of_a_metric(kind, act):

@@ -102,6 +102,7 @@ def test_held_out_buckets_are_counted_at_the_tau_that_others_choose():
     assert counts.predicted.sum() == counts.actual.sum()
 
 
+@pytest.mark.slow
 def test_the_estimate_of_the_gain_is_hardly_biased():
     """Of 60 samples of 300, with the truth from 200,000 others: the chosen value is too high, the estimate is not."""
     logits, target, prior = long_tail(200_000, 6, seed=99, gap=1.0)

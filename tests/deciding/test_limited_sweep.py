@@ -143,6 +143,7 @@ def test_nothing_is_flagged_if_only_that_keeps_the_budget():
     assert found["value"] == 0.5
 
 
+@pytest.mark.slow
 def test_the_corrected_value_is_chosen_within_the_limits():
     """Simulated: the estimate is closer to the truth than the logged value; held-out recalls fall below the floor."""
     generator = torch.Generator().manual_seed(0)

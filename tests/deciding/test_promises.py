@@ -259,6 +259,7 @@ def test_a_sweep_logs_and_its_rule_holds_the_promised_threshold():
     assert sweep.best({"precision": 0.4}, sure=0.6).sure == 0.6
 
 
+@pytest.mark.slow
 def test_a_promised_recall_is_missed_by_as_few_rules_as_it_says():
     """True recall of a threshold t of two normal classes: P(N(2, 1) > t)."""
     rng, missed, sets = np.random.default_rng(1), 0, 300

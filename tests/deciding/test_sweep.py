@@ -547,6 +547,7 @@ def test_an_update_is_traced_as_one_graph():
     assert sweep.compute() == expected.compute()
 
 
+@pytest.mark.default_cases("0.5-1.0", "0.01-0.25", "0.001-4.0")
 @pytest.mark.parametrize("gain", [0.25, 1.0, 4.0])
 @pytest.mark.parametrize("prevalence", [0.5, 0.01, 1e-3, 1e-4])
 def test_the_default_grid_holds_for_rare_events(prevalence, gain):

@@ -243,6 +243,7 @@ ASKED = {
 }
 
 
+@pytest.mark.default_cases("value-ids", "auc-positions", "table-ids", "result-positions", "pickled result-ids")
 @pytest.mark.parametrize("how", ["ids", "positions"])
 @pytest.mark.parametrize("name", ASKED)
 def test_a_sweep_without_clusters_warns_of_dependent_samples(name, how):

@@ -48,6 +48,7 @@ def test_precision_is_covered_where_totals_are_random(coverage):
     assert covered["fixed"] < 0.6
 
 
+@pytest.mark.slow
 def test_rare_classes_among_fifty_are_covered(coverage):
     """A recall of .9 from three samples: with the prior of averages it would lie near the mean of the others."""
     torch.manual_seed(0)
@@ -62,6 +63,7 @@ def test_rare_classes_among_fifty_are_covered(coverage):
         assert float(share_covered(found[name], measures[name](truth))) > 0.9, name
 
 
+@pytest.mark.default_cases("7-6-0.7-fixed", "10-20-0.9-drawn")
 @pytest.mark.parametrize(
     ("size", "each", "recall", "totals"),
     [
@@ -109,6 +111,7 @@ def test_differences_of_pairs_are_covered(coverage):
     assert held >= 0.92 * 400
 
 
+@pytest.mark.default_cases("10-recalls0")
 @pytest.mark.parametrize(("size", "recalls"), [(10, (0.9, 0.5)), (30, (0.9, 0.5)), (10, (0.7, 0.7))])
 def test_differences_of_models_are_covered_in_small_classes(coverage, size, recalls):
     """The prior pulls the draws to no difference, more than their own spread in thirty classes of five samples."""
@@ -148,6 +151,7 @@ def test_differences_of_unequal_models_over_seeds_are_covered(coverage):
     assert float(row[7]) >= 0.93
 
 
+@pytest.mark.slow
 def test_values_at_chosen_thresholds_are_covered(coverage):
     """Three positives: nine tenths of the samples choose a worse threshold than all of them."""
     torch.manual_seed(0)

@@ -522,6 +522,7 @@ def subset(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_the_subset_runs_from_training_to_pictures(subset):
     log = (subset / "kept" / "log.csv").read_text(encoding="utf-8").splitlines()
     assert len(log) == 1 + 3 * 4

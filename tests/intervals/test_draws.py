@@ -300,6 +300,7 @@ def test_draws_are_not_spread_over_threads(size):
     assert sum(threaded.seen.values()) < 40, threaded.seen  # of all draws together; of each chunk there are hundreds
 
 
+@pytest.mark.slow
 def test_memory_of_many_classes_is_bounded():
     """A thousand classes: 500 whole matrices would take 4 GB, the 60 of a function that needs them 480 MB."""
     rng = np.random.default_rng(0)

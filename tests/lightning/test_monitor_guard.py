@@ -127,6 +127,13 @@ LATE_NAMES = {  # how training logs a name that looks like one of validation
 TRAINING_NAMES = ["tal_iam", "train_iam", "train_balanced_accuracy", "val_loss", "val_ian", "eval_iam"]
 
 
+@pytest.mark.default_cases(
+    "training_step-train_iam",
+    "training_step by epoch-val_ian",
+    "on_train_epoch_end-val_loss",
+    "last training batch-eval_iam",
+    "validation after the sanity check-val_ian",
+)
 @pytest.mark.parametrize(
     ("where", "key"),
     [(where, key) for where in LATE_NAMES for key in TRAINING_NAMES]

@@ -267,6 +267,7 @@ GRAPHS = {(case.name, *case.arguments): case for case in CASES if case.name != "
 GRAPHS |= {str(case): case for case in CASES if case.name == "Precision"}
 
 
+@pytest.mark.default_cases("True")
 @pytest.mark.parametrize("binary", [False, True])
 def test_one_graph(binary):
     cases = [case for case in GRAPHS.values() if case.binary == binary]

@@ -283,6 +283,7 @@ def of_labels(number, samples=600):
     return sweep.result(), target.sum(0).tolist()
 
 
+@pytest.mark.default_cases("1")
 @pytest.mark.parametrize("number", [1, 3, 10, 40])
 def test_pictures_of_any_number_of_labels_can_be_read(number):
     result, positives = of_labels(number)

@@ -58,6 +58,7 @@ def test_the_empty_space_has_its_region_and_lines_of_equal_area():
         assert not shaded(ax, 0.0, 2 * (area + 0.06) / 3)
 
 
+@pytest.mark.slow
 def test_points_of_a_selection_are_labelled_and_the_largest_area_is_hatched():
     models = {
         "cautious": torch.tensor([[95, 5], [8, 2]]),

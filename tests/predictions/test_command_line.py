@@ -149,6 +149,7 @@ def test_the_exit_code_is_the_verdict(preds, margin, code, text, old, tmp_path, 
     assert compare(old, new, "--undecided", "pass", margin=margin) == (0 if code == 3 else code)
 
 
+@pytest.mark.default_cases("changed0")
 @pytest.mark.parametrize("changed", [RIGHT[:1], np.r_[RIGHT[:15], np.flatnonzero(TARGET == 0)[:2]]])
 def test_undecided_names_the_rare_samples_that_decide(changed, old, tmp_path, capsys):
     """Rows repeated until there are so many rare samples decide; two thirds of them do not."""
