@@ -779,7 +779,7 @@ def test_every_function_of_counts_is_tried():
 
 @pytest.mark.default_cases("matrix", "limits", "adjustments")
 @pytest.mark.usefixtures("_default_device")
-@pytest.mark.parametrize("kind", [*KINDS, *SWEEPS])
+@pytest.mark.parametrize("kind", KINDS | SWEEPS)
 def test_metrics_while_the_device_is_the_default(kind):
     make = (KINDS | SWEEPS)[kind]
     with torch.device("cpu"):

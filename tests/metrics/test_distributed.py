@@ -732,6 +732,7 @@ print(report._settings_text(), costs._settings_text(), imbtorch.HandTill(3)._set
 """
 
 
+@pytest.mark.slow
 def test_the_settings_text_is_the_same_in_every_process_whatever_its_hash_seed(capsys):
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"  # another one than this process has
     command, environment = [sys.executable, "-c", SETTINGS_OF_A_REPORT], {**os.environ, "PYTHONHASHSEED": seed}

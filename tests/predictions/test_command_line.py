@@ -398,6 +398,7 @@ def test_the_commands_of_the_guide_print_what_it_shows(tmp_path, monkeypatch, ca
 # --- programs ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_loads_nothing_but_the_base_dependencies(old):
     program = (
         "import sys; from imbtorch.__main__ import main; code = main()\n"
@@ -409,6 +410,7 @@ def test_the_command_loads_nothing_but_the_base_dependencies(old):
     assert "balanced_accuracy" in done.stdout
 
 
+@pytest.mark.slow
 def test_import_imbtorch_loads_no_command_line():
     program = (
         "import sys, imbtorch; print('argparse' in sys.modules and 'imbtorch.predictions.command_line' in sys.modules)"
