@@ -333,3 +333,16 @@ def importers(wing):
 def test_a_wing_can_leave_with_those_that_stand_on_it(wing, tmp_path):
     without(importers(wing), tmp_path)
     assert run_in(tmp_path, importing(tmp_path)) == ""
+
+
+def test_a_file_of_tests_is_found_by_the_module_that_it_tests():
+    """By its own name, or by the module that its first line names, unless its theme is several modules."""
+    for path in sorted(Path(__file__).parent.glob("*/test_*.py")):
+        home = ROOT / path.parent.name
+        own = path.stem.removeprefix("test_")
+        if not home.is_dir() or own == home.name or (home / f"{own}.py").exists():
+            continue
+        title = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
+        named = re.findall(r"`([\w/]+\.py)`", title)
+        assert named or title.startswith("A theme of several modules"), path
+        assert all((home / name).exists() or (ROOT / name).exists() for name in named), path

@@ -1,4 +1,4 @@
-"""Differences of AUC and average precision of two models, against scikit-learn, DeLong's formula and a bootstrap."""
+"""Differences of AUC and average precision (`comparisons.py`), against scikit-learn, DeLong and a bootstrap."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sweeps that log the value at the best threshold within limits, against scikit-learn at every cut between scores."""
+"""Sweeps with limits (`sweep.py`): the value at the best threshold, against scikit-learn at every cut of scores."""
 
 import math
 import pickle

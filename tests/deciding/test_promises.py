@@ -1,4 +1,4 @@
-"""Promises of limits: the tests that they rest on, by SciPy; the walks, step by step; and how often they are wrong."""
+"""Promises of `thresholds.py`: their tests, by SciPy; the walks, step by step; and how often they are wrong."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Sweeps whose samples depend on each other: counts of buckets, what resamples them, and warnings without them."""
+"""Sweeps of dependent samples (`sweep.py`): counts of buckets, what resamples them, and warnings without them."""
 
 import copy
 import pickle

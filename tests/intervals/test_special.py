@@ -1,4 +1,4 @@
-"""Distribution functions against exact fractions, quadrature of the densities, and the standard library."""
+"""Distribution functions of `draws.py` against exact fractions, quadrature of densities, and the standard library."""
 
 import math
 from fractions import Fraction

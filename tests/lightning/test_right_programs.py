@@ -1,4 +1,4 @@
-"""Random programs without a mistake, of which the guard says nothing; the same programs with one, of which it tells."""
+"""Random programs without a mistake, of which `monitor_guard.py` says nothing, and with one, of which it tells."""
 
 import contextlib
 import functools

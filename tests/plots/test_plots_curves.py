@@ -1,4 +1,4 @@
-"""Isometrics in the spaces of ROC and of precision and recall, against scikit-learn and the matrix at each point."""
+"""Isometrics of `curves.py` for ROC and for precision and recall, against scikit-learn and the matrix at each point."""
 
 import functools
 

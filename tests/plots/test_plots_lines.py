@@ -1,4 +1,4 @@
-"""Pictures of measures as lines: each is rendered and read back."""
+"""Pictures of measures as lines (`papers/plot_curves.py`): each is rendered and read back."""
 
 import functools
 import itertools

@@ -1,4 +1,4 @@
-"""Pictures of classifiers over their thresholds: each is rendered and read back, and set beside scikit-learn."""
+"""Pictures of classifiers over their thresholds (`operating.py`): rendered, read back, set beside scikit-learn."""
 
 import functools
 import io

@@ -1,4 +1,4 @@
-"""Pictures of models in a space and of the skew at every result: each is rendered and read back."""
+"""Pictures of models in a space (`papers/plot_dominance.py`) and of the skew at every result: each is read back."""
 
 import math
 
