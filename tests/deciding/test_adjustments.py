@@ -210,6 +210,7 @@ def test_pseudo_samples_keep_totals_and_margins_consistent():
         torch.testing.assert_close(predicted.sum(-1), actual.sum(-1))
 
 
+@pytest.mark.slow
 def test_the_range_holds_the_gain_of_rare_classes():
     """A twentieth of 150 samples; the truth is that of 200,000 others. Resamples of the buckets alone hold .83."""
     logits, target, prior = long_tail(200_000, 4, seed=99, gap=2.0)

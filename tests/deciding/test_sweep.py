@@ -37,6 +37,7 @@ from imbtorch import ThresholdSweep
 # --- the oracle at each threshold -----------------------------------------------------------------------------------
 
 
+@pytest.mark.default_cases("f1", "precision", "mcc", "lambda")
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_measure_at_every_threshold(name):
     measure, oracle = MEASURES[name]
@@ -313,6 +314,7 @@ def uneven(rank, world):
     return *answer, many.result().matrices().tolist(), collectives, len(calls)
 
 
+@pytest.mark.default_cases("2")
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_any_number_of_processes_gives_the_same_numbers(world):
     scores, target = data()

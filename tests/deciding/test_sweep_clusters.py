@@ -126,6 +126,7 @@ def test_the_repr_and_the_metric_of_a_sweep_tell_of_clusters():
 # --- what resamples them --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_copies_of_samples_say_no_more_than_the_samples():
     """Sixty equal samples of each of ten patients are worth ten samples."""
     once, copies, independent = (
@@ -156,6 +157,7 @@ def test_copies_of_samples_say_no_more_than_the_samples():
     plt.close(copies.result().plot()[0])
 
 
+@pytest.mark.slow
 def test_intervals_of_patients_hold_the_true_area():
     """The area of two normal classes two standard deviations apart is .921; samples of a patient are alike."""
     truth, held = float(torch.special.ndtr(torch.tensor(2**0.5))), np.zeros(2)

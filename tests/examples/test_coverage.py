@@ -101,6 +101,7 @@ def test_clusters_are_covered_where_samples_resemble_each_other(coverage):
     assert float(share_covered(posterior(balanced_accuracy, counts.sum(1), draws=500), truth)) < 0.8
 
 
+@pytest.mark.slow
 def test_differences_of_pairs_are_covered(coverage):
     torch.manual_seed(0)
     held, recalls = 0, torch.tensor([[0.9, 0.8], [0.9, 0.7]]).double()
@@ -144,6 +145,7 @@ def test_models_of_the_gate_differ_by_the_margin(coverage):
         assert torch.equal(equal.lost, equal.won)
 
 
+@pytest.mark.slow
 def test_differences_of_unequal_models_over_seeds_are_covered(coverage):
     """.75 if the prior of both models cancels."""
     torch.manual_seed(0)

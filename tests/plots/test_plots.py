@@ -187,6 +187,7 @@ def luminance(text):
     return sum(colors.to_rgb(text.get_color())) / 3
 
 
+@pytest.mark.default_cases("1", "3")
 @pytest.mark.parametrize("classes", [1, 2, 3, 10, 20])
 def test_up_to_twenty_classes_each_cell_has_its_numbers(classes):
     counts = many(classes)
@@ -240,6 +241,7 @@ def test_many_classes_have_a_bar_instead_of_numbers(classes):
     assert max(fig.get_size_inches()) < 19
 
 
+@pytest.mark.default_cases("2")
 @pytest.mark.parametrize("classes", [2, 10, 30, 60])
 def test_recalls_stand_beside_their_rows(classes):
     counts = many(classes)
@@ -264,6 +266,7 @@ def test_recalls_stand_beside_their_rows(classes):
     assert not [each for each in ax.child_axes[-1].collections if hasattr(each, "get_segments")]
 
 
+@pytest.mark.default_cases("3-None")
 @pytest.mark.parametrize("layout", [None, "constrained"])
 @pytest.mark.parametrize("classes", [3, 30])
 def test_what_stands_beside_a_matrix_stays_out_of_other_axes(classes, layout):

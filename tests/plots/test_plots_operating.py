@@ -234,6 +234,7 @@ def test_a_result_of_a_sweep_shows_areas_intervals_and_the_best_threshold():
     assert drawn.low < drawn.estimate < 6 / 7
 
 
+@pytest.mark.slow
 def test_labels_of_other_class_shares_are_drawn_beside_each_other():
     scores = torch.arange(1, 21).view(10, 2) / 21
     target = torch.tensor([[0, 1]] * 6 + [[1, 0], [0, 1], [1, 1], [1, 1]])

@@ -37,6 +37,7 @@ def hatched(ax):
     return found[0].get_xy()[:4] if found else None
 
 
+@pytest.mark.slow
 def test_the_empty_space_has_its_region_and_lines_of_equal_area():
     fig, ax = papers.plot_accuracy_dominance()
     pixels(fig)
