@@ -1,4 +1,4 @@
-"""Reports of saved predictions: what they read, values held against scikit-learn and the metrics, and errors."""
+"""Reports of saved predictions (`report.py`), against scikit-learn and the metrics; what they read, and errors."""
 
 import warnings
 
