@@ -23,7 +23,7 @@ TINY = 1e-12  # weight of a score of 0 or 1, which parts them where all scores a
 class Calibration:
     """Scores of one class and the share of positives among the samples that have them, in bins of rising scores.
 
-    :meth:`~imbtorch.SweepResult.calibration` returns it; print it for a table. The bins have equal sums of
+    ``SweepResult.calibration`` returns it; print it for a table. The bins have equal sums of
     sqrt(s (1 - s)) over their scores s, the precision to which so many samples show a share of s. Bins of equal numbers
     would put nearly all positives of a rare class into one bin.
 
