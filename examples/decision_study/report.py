@@ -497,7 +497,7 @@ def draw_epochs(folder: Path, path: Path) -> None:
     axes[0].invert_yaxis()
     handles = axes[0].get_legend_handles_labels()
     fig.suptitle(
-        "The last epoch is as good as the best one, that of the lowest loss often worse",
+        "The last epoch is nowhere clearly worse than the best one, that of the lowest loss often is",
         fontsize=11,
         fontweight="bold",
     )
