@@ -113,7 +113,7 @@ ANSWERS = {  # what readers type, and what has to be among the first three resul
     "confidence interval": {"intervals#how-sure-is-a-value"},
     "auroc": {"api/metrics/ThresholdSweep"},
     "roc": {"api/metrics/ThresholdSweep"},
-    "threshold": {"rules#rare-events-alert-budgets-costs-areas"},
+    "threshold": {"guide#decide"},
     "average precision": {"api/metrics/ThresholdSweep"},
     "early stopping": {"checkpoints#ties", "guide#monitor"},
     "class weights": {"guide#decide", "evidence#the-decision-rule"},
