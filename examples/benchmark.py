@@ -1288,6 +1288,97 @@ def imports(bench: Bench) -> None:
     table("import", ["package", "median ms", "least ms", "target"], rows, note)
 
 
+FILES_DATA = """
+import duckdb
+c = duckdb.connect()
+c.execute("SET enable_progress_bar=false; SELECT setseed(0.5)")
+c.execute("CREATE TABLE t AS SELECT (random() < .05)::INT AS label, random() AS u FROM range({rows})")
+c.execute("CREATE VIEW v AS SELECT label, (u < .1 + .7 * label)::INT AS pred, u * (.6 + .4 * label) AS score FROM t")
+for name in ("classes.csv", "classes.parquet", "scores.parquet"):
+    columns = "label, score" if "scores" in name else "label, pred"
+    c.execute(f"COPY (SELECT {{columns}} FROM v) TO '{folder}/{{name}}'")
+"""
+FILES = {
+    "classes.csv": "preds='pred'",
+    "classes.parquet": "preds='pred'",
+    "scores.parquet": "scores='score'",
+}
+FILES_PEER = {
+    "preds='pred'": "m.classification_report(f['label'], f['pred']); m.confusion_matrix(f['label'], f['pred'])",
+    "scores='score'": "m.roc_auc_score(f['label'], f['score']); m.average_precision_score(f['label'], f['score'])",
+}
+FILES_JOBS = {  # imports and work
+    "imbtorch": ("import imbtorch, duckdb, pyarrow", "imbtorch.report(path, target='label', {predicted})"),
+    "duckdb": (
+        "import duckdb; duckdb.execute('SET enable_progress_bar=false')",
+        "duckdb.sql(f\"SELECT label, pred, count(*) FROM '{{path}}' GROUP BY ALL\").fetchall()",
+    ),
+    "pandas": ("import pandas, pyarrow, sklearn.metrics as m", "f = pandas.read_{kind}(path); {peer}"),
+}
+FILES_CHILD = """
+import time, warnings
+warnings.simplefilter("ignore")
+{imports}
+path = {path!r}
+start = time.perf_counter()
+{work}
+print(time.perf_counter() - start)
+print(next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+FILES_TEXT = """
+import time, numpy, imbtorch
+t, p = numpy.random.default_rng(0).integers(0, 10, (2, 1_000_000))
+names = numpy.array([f"class {at}" for at in range(10)])
+target, preds = names[t].tolist(), names[p].tolist()
+start = time.perf_counter()
+imbtorch.report(target=target, preds=preds)
+print(time.perf_counter() - start)
+print(next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def files(bench: Bench) -> None:
+    """Reports of files, beside DuckDB and pandas with scikit-learn, in processes of their own."""
+
+    def child(program: str, runs: int = 3) -> tuple[float, float]:
+        """Return the least seconds and the largest peak in MB of some runs of a program."""
+        found = []
+        for _ in range(1 if bench.quick else runs):
+            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+            found.append([float(line) for line in done.stdout.split()])
+        return min(seconds for seconds, _ in found), max(peak for _, peak in found)
+
+    rows: list[list[object]] = []
+    sizes = (2, 4) if bench.quick else (20, 40)  # millions of rows
+    for millions in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            made = FILES_DATA.format(rows=millions * 1_000_000, folder=folder)
+            subprocess.run([sys.executable, "-c", made], check=True)
+            for file, predicted in FILES.items():
+                kind, path, took = file.rpartition(".")[2], str(Path(folder) / file), dict[str, tuple[float, float]]()
+                for name, (modules, work) in FILES_JOBS.items():
+                    if name == "imbtorch" or (millions == sizes[0] and (name, file) != ("duckdb", "scores.parquet")):
+                        done = work.format(predicted=predicted, kind=kind, peer=FILES_PEER[predicted])
+                        program = FILES_CHILD.format(imports=modules, path=path, work=done)
+                        took[name] = child(program, 1 if name == "pandas" else 3)
+                own, peak = took["imbtorch"]
+                aim = "-"
+                if millions == 20 and kind == "csv":
+                    aim = bench.at_most(1.6, own / took["duckdb"][0], f"{file}, times DuckDB's GROUP BY")
+                elif millions == 20:
+                    aim = bench.at_most(0.6 if "classes" in file else 3.0, own, f"{file}, s")
+                if not bench.quick:
+                    bench.at_most(700, peak, f"{file}, {millions} million rows, peak MB")
+                both = [took.get(name, (None, None)) for name in ("duckdb", "pandas")]
+                rows.append([file, millions, own, *(each[0] for each in both), peak, *(each[1] for each in both), aim])
+    seconds, peak = child(FILES_TEXT)
+    aim = bench.at_most(0.5, seconds, "a million texts, s")
+    rows.append(["lists of ten text classes", 1, seconds, None, None, peak, None, None, aim])
+    head = ["data", "million rows", "imbtorch s", "duckdb s", "pandas s", "imbtorch MB", "duckdb MB", "pandas MB"]
+    note = "Seconds without imports, and peaks of whole processes (VmHWM); pandas is with scikit-learn's metrics."
+    table("files", [*head, "target"], rows, note)
+
+
 SECTIONS = {
     "update": update,
     "forward": forward,
@@ -1306,6 +1397,7 @@ SECTIONS = {
     "lightning": lightning,
     "import": imports,
     "skew": skew,
+    "files": files,
 }
 
 

@@ -1,41 +1,29 @@
-"""Simulates the coverage of 95% intervals, compared with other packages and methods.
+"""Simulates how often 95% intervals cover the true value; ``coverage.md`` says what came out.
 
-    pip install tqdm prob_conf_mat confidenceinterval confidence-intervals  # the last three are peers
-    python examples/coverage.py --quick          # a minute of two cores; prints
-    python examples/coverage.py                  # twelve minutes of two cores; writes examples/coverage.md
-    python examples/coverage.py --promises --out promises.md  # one section
+    pip install -e ".[examples]" tqdm
+    python examples/coverage.py looks images         # simulate two tables: simulated/looks.csv and images.csv
+    python examples/coverage.py gate --sets 20       # print rows of 20 sets a cell instead
+    python examples/coverage.py --page               # write the tables of coverage.md from the CSV files
 
-Intervals: test sets are drawn from classes whose recalls and confusions are known, with class totals fixed or drawn at
-random; the true value is that of the expected counts. Errors go to all other classes evenly, or (concentrated) to a
-neighbour and to the largest class. A cell is one measure, of one class where it has one for each, of one case. Sets in
-which a class has no targets are left out there; a section of its own measures them.
+A table is described by the function that it decorates. A row is a cell: its settings, the number of sets, the seed, and
+what the sets gave. ``covered`` begins the columns of intervals of imbtorch; BA is balanced accuracy. Results do not
+depend on ``--jobs``.
 
-Peers get what they need and no more: ``prob_conf_mat`` (Dirichlet for class totals and for each row, half a sample on
-each cell), percentile and BCa bootstrap (BCa from the cells: SciPy's formula, its jackknife weighted by the counts),
-``confidenceinterval`` (Takahashi's delta method for F1), Wilson's interval for recall and precision, and MOVER from
-Wilson's intervals for balanced accuracy and dominance. A peer that is not installed is left out and named.
-
-Comparisons: the true difference of two models varies from set to set; of the sets where a probability was said, how
-often was the likelier model truly better? Clusters: images whose recalls and class shares vary; patients of one class;
-labels of one sample that are wrong together. Tails: many classes, half of them rare. Small classes: bias of IAM,
-differences of models, and a choice with one better candidate. Areas: scores of four families of
-distributions. Kept predictions: clusters in the choice of an epoch and in paired
-comparisons. Thresholds: the value at a threshold that was chosen on the same samples, and its gain over .5.
-Promises: in how many samples does ``ThresholdSweep.best(..., sure=)`` promise limits, and in how many wrongly? Sweeps
-with clusters: patients whose scores resemble each other. Seeds: means over seeds, and differences of two models, equal
-and unequal, of independent samples and of clusters.
-Scores: differences of AUC and average precision of two models.
+Test sets are drawn from classes whose recalls and confusions are known, with class totals fixed or drawn at random; the
+true value is that of the expected counts. Errors go to all other classes evenly, or (concentrated) to a neighbour and
+to the largest class. Peers are the percentile bootstrap, Wilson's interval for recall and precision, and MOVER from
+Wilson's intervals.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
+import csv
 import math
 import os
+import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -65,31 +53,122 @@ from imbtorch.statistics import (
     select_epoch,
 )
 
+HERE = Path(__file__).parent
+sys.path.append(str(HERE))
+
+import coverage_epochs as epochs_  # noqa: E402
+import coverage_gains as gains_  # noqa: E402
+
 Measures = dict[str, Callable[[Tensor], Tensor]]
 Limits = tuple[Tensor, Tensor]
 Method = Callable[[Tensor, Measures, str], dict[str, Limits]]
 
-LEVEL = 0.95
 Z = float(stats.norm.ppf(0.975))
-AVERAGES: Measures = {
-    "balanced accuracy": imbtorch.balanced_accuracy,
-    "IAM": imbtorch.imbalance_accuracy,
-    "CBA": imbtorch.class_balance_accuracy,
-    "G-mean": imbtorch.geometric_mean,
-    "macro F1": partial(imbtorch.f_score, average="macro"),
-    "MCC": imbtorch.matthews_corrcoef,
-}
-OF_CLASSES: Measures = {
-    "recall of a class": partial(imbtorch.recall, average="none"),
-    "precision of a class": partial(imbtorch.precision, average="none"),
-    "F1 of a class": partial(imbtorch.f_score, average="none"),
-}
-OF_TWO: Measures = {
-    "IBA": imbtorch.index_balanced_accuracy,
-    "OP": imbtorch.optimized_precision,
-    "dominance": imbtorch.dominance,
-}
+AVERAGES: Measures = {"balanced accuracy": imbtorch.balanced_accuracy, "IAM": imbtorch.imbalance_accuracy, "CBA":
+    imbtorch.class_balance_accuracy, "G-mean": imbtorch.geometric_mean, "macro F1": partial(imbtorch.f_score,
+    average="macro"), "MCC": imbtorch.matthews_corrcoef}  # fmt: skip
+OF_CLASSES: Measures = {"recall of a class": partial(imbtorch.recall, average="none"),
+    "precision of a class": partial(imbtorch.precision, average="none"), "F1 of a class":
+    partial(imbtorch.f_score, average="none")}  # fmt: skip
+OVER_SEEDS: Measures = {"BA": imbtorch.balanced_accuracy, "macro F1": partial(imbtorch.f_score, average="macro"),
+    "IAM": imbtorch.imbalance_accuracy}  # fmt: skip
+OF_TWO: Measures = {"IBA": imbtorch.index_balanced_accuracy, "OP": imbtorch.optimized_precision, "dominance":
+    imbtorch.dominance}  # fmt: skip
 
+
+def mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else math.nan
+
+
+def means(rows: Sequence[Sequence[Any]]) -> list[float]:
+    """Means of columns."""
+    return np.mean(np.array(rows, float), 0).tolist()
+
+
+def within(interval: Interval, value: Tensor) -> list[bool]:
+    """Whether an interval of several values covers each."""
+    return ((interval.low <= value) & (value <= interval.high)).tolist()
+
+
+def inside(interval: Interval | None, value: float) -> bool:
+    assert interval is not None
+    return bool(interval.low <= value <= interval.high)
+
+
+def share_within(low: Tensor, high: Tensor, value: Tensor | float) -> float:
+    return float(((low <= value) & (value <= high)).double().mean())
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+class Table(NamedTuple):
+    """Simulation of a CSV file: ``columns`` names the settings of a cell, and after ``|`` what the function returns."""
+
+    columns: str
+    function: Callable[..., Any]  # of the number of sets and the settings; returns a row, or a list of rows
+    cells: list[tuple[Any, ...]]
+    sets: int
+    seed: int
+    takes_seed: bool  # whether the function draws from generators of its own
+    fewer: Callable[[tuple[Any, ...]], int]  # by which a cell divides the number of sets
+
+    def jobs(self, sets: int, seed: int) -> list[tuple[Any, ...]]:
+        """Arguments of the function for each cell."""
+        return [(-(-sets // self.fewer(cell)), *cell, *([seed] * self.takes_seed)) for cell in self.cells]
+
+
+TABLES: dict[str, Table] = {}
+
+
+def table(
+    name: str,
+    columns: str,
+    cells: Iterable[tuple[Any, ...]],
+    sets: int,
+    seed: int = 0,
+    takes_seed: bool = False,
+    fewer: Callable[[tuple[Any, ...]], int] = lambda cell: 1,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate the function that simulates a cell of a table."""
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        TABLES[name] = Table(columns, function, list(cells), sets, seed, takes_seed, fewer)
+        return function
+
+    return decorated
+
+
+def one(kinds: Iterable[Any]) -> list[tuple[Any]]:
+    """Cells of one setting."""
+    return [(kind,) for kind in kinds]
+
+
+def columns_of(form: str) -> str:
+    """Columns of each of three measures."""
+    return " | " + ", ".join(form.replace("{}", name) for name in OVER_SEEDS)
+
+
+def text(value: Any) -> str:
+    """Cell of a CSV file: three digits of a number, nothing for nan."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {'<=' if name == 'alerts' else '>='} {bound:g}" for name, bound in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float | np.floating):
+        return "" if math.isnan(value) else f"{value:.3g}"
+    return " ".join(map(text, value)) if isinstance(value, tuple) else str(getattr(value, "name", value))
+
+
+FIXED, RARE = ("fixed", "drawn"), (10, 30, 100)  # totals of classes; samples of a rare class
+THREE = "covered BA, covered macro F1, covered IAM"
+LABELS = "samples, labels, common"
+KIND = "clusters, samples, parts, one-class, Zipf sizes, positive"
+LIMITS = "scores, AUC, negatives, positives, limits, sure, best by, step"
+THRESHOLD = (
+    "scores, AUC, positives, samples, measure, no gain | true, logged bias, corrected bias, covered value, width, "
+)
+THRESHOLD += "true gain, gain bias, covered gain, gain width"
 
 # --- cases ----------------------------------------------------------------------------------------------------------
 
@@ -177,60 +256,6 @@ def percentile(counts: Tensor, measures: Measures, totals: str, draws: int) -> d
     return limits(bootstrap(measures, counts, draws, stratified=totals == "fixed"))
 
 
-def bca(counts: Tensor, measures: Measures, totals: str, draws: int) -> dict[str, Limits]:
-    """Bias-corrected and accelerated bootstrap."""
-    size = counts.shape[-1]
-    resamples = bootstrap(measures, counts, draws, stratified=totals == "fixed", keep_draws=True)
-    units = torch.eye(size * size, dtype=torch.float64).reshape(-1, 1, size, size)
-    without = (counts - units).clamp(min=0)  # a sample of each cell left out
-    weight = counts.flatten(1).t()
-    found = {}
-    for name, measure in measures.items():
-        drawn, estimate = resamples[name].draws, resamples[name].estimate
-        assert drawn is not None
-        left_out = measure(without).nan_to_num()
-        times = weight.reshape(*weight.shape, *[1] * (left_out.ndim - 2))
-        centred = (left_out * times).sum(0) / times.sum(0) - left_out
-        cubed, squared = (times * centred**3).sum(0), (times * centred**2).sum(0)
-        acceleration = (cubed / (6 * squared**1.5)).nan_to_num()
-        below = ((drawn < estimate).double() + (drawn <= estimate).double()).mean(0) / 2
-        bias = torch.special.ndtri(below.clamp(1 / draws, 1 - 1 / draws))
-        ordered = drawn.sort(0).values
-        ends = []
-        for sign in (-1, 1):
-            shifted = bias + sign * Z
-            place = torch.special.ndtr(bias + shifted / (1 - acceleration * shifted)) * (draws - 1)
-            ends.append(ordered.gather(0, place.round().long().clamp(0, draws - 1).unsqueeze(0))[0])
-        found[name] = ends[0], ends[1]
-    return found
-
-
-def conjugate(counts: Tensor, measures: Measures, totals: str, draws: int) -> dict[str, Limits]:
-    """Posterior as prob_conf_mat draws it."""
-    package = importlib.import_module("prob_conf_mat.stats")
-    generator = np.random.default_rng(0)
-    matrices = counts.numpy()
-    rates = package.dirichlet_sample(generator, matrices + package.dirichlet_prior("half", matrices.shape), draws)
-    actual = matrices.sum(-1)
-    shares = package.dirichlet_sample(generator, actual + package.dirichlet_prior("half", actual.shape), draws)
-    rows = shares if totals == "drawn" else actual[None] / actual.sum(-1)[None, :, None]
-    drawn = torch.from_numpy(rates * rows[..., None])
-    quantiles = torch.tensor([0.025, 0.975], dtype=torch.float64)
-    return {name: tuple(measure(drawn).quantile(quantiles, 0).unbind()) for name, measure in measures.items()}  # type: ignore[misc]
-
-
-def takahashi(counts: Tensor, measures: Measures, totals: str) -> dict[str, Limits]:
-    """Delta method of confidenceinterval, for drawn totals."""
-    package = importlib.import_module("confidenceinterval.takahashi_methods")
-    found: dict[str, list[list[float]]] = {"macro F1": []}
-    size = counts.shape[-1]
-    if totals == "drawn":
-        for matrix in counts.long():
-            truth, preds = np.divmod(np.repeat(np.arange(size * size), matrix.flatten().numpy()), size)
-            found["macro F1"].append(list(package.macro_f1_score_takahashi(truth, preds)[1]))
-    return {name: tuple(torch.tensor(ends).t().unbind()) for name, ends in found.items() if ends}  # type: ignore[misc]
-
-
 def wilson(hits: Tensor, totals: Tensor) -> Limits:
     share = hits / totals
     centre = (share + Z**2 / (2 * totals)) / (1 + Z**2 / totals)
@@ -287,94 +312,38 @@ def cells(size: int, totals: str, case: Case, methods: Mapping[str, tuple[Method
                 yield Cell(size, totals, case.name, measure, name, place, share, wide)
 
 
-def cells_of(quick: bool, size: int, totals: str, case: Case) -> list[Cell]:
-    """Cells of a case by all methods."""
-    number, draws = (40, 200) if quick else (400, 500 if size < 50 else 300)
-    methods: dict[str, tuple[Method, int]] = {"imbtorch": (partial(own, draws=draws), number)}
-    methods |= peers(20 if quick else 100 if size < 50 else 20, 200 if quick else 500, size)
-    return list(cells(size, totals, case, methods, number))
+@table("intervals", "", [(k, totals, case) for k in (2, 3, 10, 50) for totals in FIXED for case in cases(k)], 400)
+def cells_of(sets: int, size: int, totals: str, case: Case) -> list[Cell]:
+    """Cells of a case by all methods; peers get a quarter of the test sets, of 50 classes a twentieth."""
+    some = -(-sets // (4 if size < 50 else 20))
+    methods: dict[str, tuple[Method, int]] = {
+        "imbtorch": (partial(own, draws=500 if size < 50 else 300), sets),
+        "percentile": (partial(percentile, draws=500), some),
+        "Wilson, MOVER": (classical, some),
+    }
+    return list(cells(size, totals, case, methods, sets))
 
 
-def peers(number: int, draws: int, size: int) -> dict[str, tuple[Method, int]]:
-    """Methods that are installed, and how many test sets each is given."""
-    found: dict[str, tuple[Method, int]] = {
-        "percentile": (partial(percentile, draws=draws), number),
-        "Wilson, MOVER": (classical, number),
-    }
-    if size <= 10:
-        found["BCa"] = (partial(bca, draws=draws), number)
-    optional: dict[str, tuple[str, Method]] = {
-        "prob_conf_mat": ("prob_conf_mat", partial(conjugate, draws=draws)),
-        "confidenceinterval": ("confidenceinterval", takahashi),
-    }
-    for name, (package, method) in optional.items():
-        if importlib.util.find_spec(package) is not None:
-            found[name] = method, number
+def summarised(every: Sequence[Cell]) -> dict[str, list[list[Any]]]:
+    """Rows of three tables: by method (width: median over imbtorch's), all cells of imbtorch, the least covered."""
+    found: dict[str, list[list[Any]]] = {"intervals": [], "intervals_overall": [], "intervals_least": []}
+    groups: dict[tuple[Any, ...], list[Cell]] = {}
+    for cell in every:
+        groups.setdefault((cell.size, cell.totals, cell.measure, cell.method), []).append(cell)
+    for (*where, method), chosen in groups.items():
+        widths = {(c.case, c.place): c.width for c in groups[(*where, "imbtorch")]}
+        covered = np.array([c.coverage for c in chosen])
+        wide = float(np.nanmedian([c.width / widths[c.case, c.place] for c in chosen]))  # nan: no limits in any set
+        found["intervals"].append([*where, method, np.nanmean(covered), np.nanmin(covered), wide])
+    own_cells = sorted((c for c in every if c.method == "imbtorch"), key=lambda cell: cell.coverage)
+    for measure in (*dict.fromkeys(cell.measure for cell in every), "all"):
+        covered = np.array([c.coverage for c in own_cells if measure in (c.measure, "all")])
+        below = [(covered < limit).mean() for limit in (0.93, 0.85, 0.75)]
+        found["intervals_overall"].append([measure, len(covered), covered.mean(), *below, covered.min()])
+    for c in own_cells[:20]:
+        place = c.place if "class" in c.measure else ""
+        found["intervals_least"].append([c.size, c.totals, c.measure, place, c.case, c.coverage])
     return found
-
-
-def intervals(quick: bool, run: Run) -> str:
-    """Coverage of intervals, for each number of classes and either kind of totals."""
-    sizes = (2, 3) if quick else (2, 3, 10, 50)
-    jobs = [(quick, size, totals, case) for size in sizes for totals in ("fixed", "drawn") for case in cases(size)]
-    every = [cell for part in run("intervals", cells_of, jobs) for cell in part]
-    parts = ["## Intervals", overall(every)]
-    for size, totals in dict.fromkeys((cell.size, cell.totals) for cell in every):
-        chosen = [cell for cell in every if (cell.size, cell.totals) == (size, totals)]
-        parts.append(table_of_methods(f"K = {size}, totals {totals}", chosen))
-    return "\n\n".join([*parts, low_cells(every)])
-
-
-def markdown(columns: list[str], rows: list[list[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def overall(every: list[Cell]) -> str:
-    """All cells of imbtorch against what was aimed at."""
-    rows = []
-    for measure in dict.fromkeys(cell.measure for cell in every):
-        found = np.array([c.coverage for c in every if c.measure == measure and c.method == "imbtorch"])
-        rows.append([measure, str(len(found)), *shares(found)])
-    found = np.array([c.coverage for c in every if c.method == "imbtorch"])
-    columns = ["imbtorch", "cells", "mean", "below .93", "below .85", "below .75", "least"]
-    return markdown(columns, [*rows, ["all", str(len(found)), *shares(found)]])
-
-
-def shares(found: np.ndarray) -> list[str]:
-    below = [f"{100 * (found < limit).mean():.1f}%" for limit in (0.93, 0.85, 0.75)]
-    return [f"{found.mean():.3f}", *below, f"{found.min():.3f}"]
-
-
-def table_of_methods(title: str, every: list[Cell]) -> str:
-    """Mean and least coverage of each method, and how many times as wide as imbtorch's its median interval is."""
-    methods = list(dict.fromkeys(cell.method for cell in every))
-    rows = []
-    for measure in dict.fromkeys(cell.measure for cell in every):
-        row = [measure]
-        widths = {(c.case, c.place): c.width for c in every if (c.measure, c.method) == (measure, "imbtorch")}
-        for method in methods:
-            chosen = [c for c in every if (c.measure, c.method) == (measure, method)]
-            if not chosen:
-                row.append("")
-                continue
-            found = np.array([c.coverage for c in chosen])
-            wide = float(np.nanmedian([c.width / widths[c.case, c.place] for c in chosen]))  # nan: no limits in any set
-            row.append(f"{np.nanmean(found):.3f} / {np.nanmin(found):.2f}" + f", x{wide:.2f}" * (method != "imbtorch"))
-        rows.append(row)
-    return f"### {title}\n\nMean / least coverage, times imbtorch's width (median)\n\n" + markdown(
-        ["measure", *methods], rows
-    )
-
-
-def low_cells(every: list[Cell]) -> str:
-    """What imbtorch covers least."""
-    worst = sorted((c for c in every if c.method == "imbtorch"), key=lambda cell: cell.coverage)[:20]
-    rows = [
-        [f"{c.coverage:.3f}", str(c.size), c.totals, c.measure, str(c.place) if "class" in c.measure else "", c.case]
-        for c in worst
-    ]
-    return "### Least covered by imbtorch\n\n" + markdown(["coverage", "K", "totals", "measure", "class", "case"], rows)
 
 
 # --- comparisons ----------------------------------------------------------------------------------------------------
@@ -391,36 +360,14 @@ def joint_counts(recalls: Tensor, totals: Tensor, together: float) -> tuple[Tens
     return preds[0], preds[1], target
 
 
-def comparisons(quick: bool, run: Run) -> str:
-    """Coverage of differences, and whether probabilities come true."""
-    sizes = (2,) if quick else (2, 5, 10)
-    rows = run("comparisons", compared, list(product((quick,), sizes, (10, 30, 100), (0.02, 0.1), (0.0, 0.7))))
-    columns = ["K", "rare", "spread", "shared", "paired: BA", "IAM", "G-mean", "said", "true", "compare: said", "true"]
-    text = (
-        "Recalls are 0.8 plus a normal error of each model and class, whose standard deviation is the spread; classes "
-        "have 200 samples, the rare one fewer; the shared part of the samples is as hard for both models. Coverage of "
-        "the difference by paired_compare; the mean probability that the likelier model is better by balanced "
-        "accuracy (said), and how often it is (true). compare gets the counts of the same test set, as if independent."
-    )
-    return f"## Comparisons\n\n{text}\n\n{markdown(columns, rows)}\n\n{against_baseline(quick, run)}"
+@table("trivial", "rare, spread | BA said, BA true, accuracy said, accuracy true", product(RARE, (0.02, 0.1, 0.3)), 300)
+def beaten(sets: int, rare: int, spread: float) -> list[float]:
+    """Mean probability by `beats_baseline` of the likelier side (said), and how often that side is true.
 
-
-def against_baseline(quick: bool, run: Run) -> str:
-    """Return the table of what `beats_baseline` says."""
-    rows = run("trivial", beaten, list(product((30 if quick else 300,), (10, 30, 100), (0.02, 0.1, 0.3))))
-    text = (
-        "Against trivial predictions: of 200 samples and the rare ones, both recalls are 0.5 plus a normal error "
-        "(balanced accuracy), or the recall of the rare class is 0.5 and false alarms are as many as hits, times the "
-        "exponential of a normal error (accuracy). Spread: standard deviation of the error. The mean probability that "
-        "beats_baseline gives the likelier side (said), and how often that side is true."
-    )
-    columns = ["rare", "spread", "balanced accuracy: said", "true", "accuracy: said", "true"]
-    return f"{text}\n\n{markdown(columns, rows)}"
-
-
-def beaten(sets: int, rare: int, spread: float) -> list[str]:
-    """Row of the table of trivial predictions."""
-    totals, row = torch.tensor([200.0, rare], dtype=torch.float64), [str(rare), f"{spread:g}"]
+    Of 200 samples and the rare ones, both recalls are .5 plus a normal error with this spread (balanced accuracy), or
+    the recall of the rare class is .5 and false alarms are as many as hits, times the exponential of a normal error.
+    """
+    totals, row = torch.tensor([200.0, rare], dtype=torch.float64), []
     errors = spread * torch.randn(2, sets, dtype=torch.float64)
     of_accuracy = 1 - 0.5 * rare / 200 * errors[0].exp().clamp(max=300 / rare)
     cases = {
@@ -435,7 +382,7 @@ def beaten(sets: int, rare: int, spread: float) -> list[str]:
         chances = beats_baseline(measure, counts, draws=1000)
         trivial = 0.5 if name == "balanced_accuracy" else (totals.max() / totals.sum()).item()
         right = (chances >= 0.5) == (measure(truth) > trivial)
-        row += [f"{torch.maximum(chances, 1 - chances).mean():.2f}", f"{right.double().mean():.2f}"]
+        row += [float(torch.maximum(chances, 1 - chances).mean()), float(right.double().mean())]
     return row
 
 
@@ -444,27 +391,30 @@ def three_averages(counts: Tensor) -> Tensor:
     return torch.stack([AVERAGES[name](counts) for name in ("balanced accuracy", "IAM", "G-mean")], -1)
 
 
-def compared(quick: bool, size: int, rare: int, spread: float, shared: float) -> list[str]:
-    """Row of the table of comparisons."""
-    sets, draws = (20, 200) if quick else (300, 1000)
+@table("comparisons",
+    "K, rare, spread, shared | covered BA, covered IAM, covered G-mean, said, true, compare said, compare true",
+    product((2, 5, 10), RARE, (0.02, 0.1), (0.0, 0.7)), 300)  # fmt: skip
+def compared(sets: int, size: int, rare: int, spread: float, shared: float) -> list[float]:
+    """Coverage of differences by `paired_compare`, and what both functions say of the likelier model.
+
+    Recalls are .8 plus a normal error of each model and class with this spread; classes have 200 samples, one is rare;
+    the shared part of the samples is as hard for both models. `compare` takes the counts as independent.
+    """
     measure, totals = three_averages, torch.full((size,), 200)
     totals[-1] = rare
-    held, said, right = torch.zeros(3), torch.zeros(2), torch.zeros(2)
+    rows = []
     for _ in range(sets):
         recalls = (0.8 + spread * torch.randn(2, size)).clamp(0.05, 0.995)
         a, b, target = joint_counts(recalls, totals, shared)
         truth = [measure(expected(totals.double(), each.double(), False)) for each in recalls]
-        paired = paired_compare(measure, a, b, target, size, draws=draws, totals="fixed")
+        paired = paired_compare(measure, a, b, target, size, draws=1000, totals="fixed")
         counts = [imbtorch.confusion_matrix(each, target, "multiclass", num_classes=size) for each in (a, b)]
-        apart = compare(measure, *counts, draws=draws, totals="fixed")
-        difference = truth[0] - truth[1]
-        held += ((paired.difference.low <= difference) & (difference <= paired.difference.high)).float()
-        for place, found in enumerate((paired, apart)):
+        difference, row = truth[0] - truth[1], list[float]()
+        for found in (paired, compare(measure, *counts, draws=1000, totals="fixed")):
             chance = float(found.probability[0])
-            said[place] += max(chance, 1 - chance)
-            right[place] += float((chance >= 0.5) == bool(difference[0] > 0))
-    cover = [str(size), str(rare), f"{spread:g}", f"{shared:g}", *(f"{each:.3f}" for each in (held / sets).tolist())]
-    return cover + [f"{x / sets:.2f}" for pair in zip(said.tolist(), right.tolist(), strict=True) for x in pair]
+            row += [max(chance, 1 - chance), float((chance >= 0.5) == bool(difference[0] > 0))]
+        rows.append([*within(paired.difference, difference), *row])
+    return means(rows)
 
 
 # --- a gate ---------------------------------------------------------------------------------------------------------
@@ -480,48 +430,12 @@ DISAGREEMENTS = {  # name -> rates beyond the loss in frequent and in rare class
     "by the loss, three times as high in rare classes": ((0, 0), (1 / 3, 1)),
     "in rare classes alone": ((0, 0), (0, 1)),
 }
-LOOKED_AT = ((1900, 100), (1600, 400), (9000, 1000))
+LOOKED_AT, LOOKS = ((1900, 100), (1600, 400), (9000, 1000)), ("by .02", "by the loss alone")
 
 
-def gate(quick: bool, run: Run) -> str:
-    """How often a model that is worse by the margin is called not worse, and an equal one."""
-    sets = 20 if quick else 300
-    jobs = [
-        (sets, sizes, "BA", 0.01, name)
-        for sizes, name in product((*TESTS, LONG_TEST), DISAGREEMENTS)
-        if len(set(sizes)) > 1 or "rare" not in name
-    ]
-    jobs += [
-        (sets, sizes, measure, margin, name)
-        for sizes, margin in (((400, 20), 0.03), ((2850, 150), 0.01), ((480, 90, 30), 0.03))
-        for measure, name in product(("macro F1", "IAM"), DISAGREEMENTS)
-    ]
-    rows = run("gate", passed, jobs)
-    columns = [
-        "samples",
-        "measure",
-        "margin",
-        "models disagree",
-        "not worse",
-        "undecided",
-        "equal",
-        "no loss: not worse",
-    ]
-    text = (
-        "The new model is worse than the old one by the margin: in all classes, or in rare ones alone, which have "
-        "fewer samples than the mean class. Beyond that loss, the models disagree in the given share of samples. A "
-        "gate calls the model not worse if the 90% interval of paired_compare lies above the margin, which should "
-        "happen in .05 of the sets, and undecided if the interval holds the margin; both are shares of the sets in "
-        "which a prediction differs. Equal: share of the other sets. No loss: share of the sets in which a prediction "
-        "differs that are called not worse if the models disagree likewise, but neither is better."
-    )
-    looked = run("looks", looks, [(sets, *each) for each in product(LOOKED_AT, ("by .02", "by the loss alone"))])
-    about = (
-        "Looks at a growing sample: the share of sets of which a model that is worse by .01 of balanced accuracy is "
-        "called not worse at one of 20 sizes up to the given one, evenly spaced, and at the last."
-    )
-    shown = ["samples", "models disagree", "one of 20 looks", "last look"]
-    return f"## A gate for new models\n\n{text}\n\n{markdown(columns, rows)}\n\n{about}\n\n{markdown(shown, looked)}"
+GATES = [*((sizes, "BA", 0.01, name) for sizes, name in product((*TESTS, LONG_TEST), DISAGREEMENTS) if len(set(sizes))
+    > 1 or "rare" not in name), *((sizes, measure, margin, name) for sizes, margin in (((400, 20), 0.03), ((2850,
+    150), 0.01), ((480, 90, 30), 0.03)) for measure, name in product(("macro F1", "IAM"), DISAGREEMENTS))]  # fmt: skip
 
 
 class Disagreement:
@@ -561,8 +475,13 @@ def not_worse(measure: str, margin: float, new: Tensor, old: Tensor, target: Ten
     return bool(interval.low >= -margin), bool(interval.low < -margin <= interval.high)
 
 
-def passed(sets: int, sizes: tuple[int, ...], measure: str, margin: float, name: str) -> list[str]:
-    """Row of the table of gates."""
+@table("gate", "samples, measure, margin, disagreement | not worse, undecided, equal, no loss not worse", GATES, 300)
+def passed(sets: int, sizes: tuple[int, ...], measure: str, margin: float, name: str) -> list[float]:
+    """Share of verdicts of a gate, the 90% interval of `paired_compare`, on a model that is worse by the margin.
+
+    Not worse (should be .05) and undecided are shares of the sets in which a prediction differs; equal is the share of
+    the others. No loss: share called not worse if the models disagree likewise, but neither is better.
+    """
     target = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     found: dict[float, list[tuple[bool, bool]]] = {margin: [], 0.0: []}
     for worse, verdicts in found.items():
@@ -571,14 +490,13 @@ def passed(sets: int, sizes: tuple[int, ...], measure: str, margin: float, name:
             new, old = models.drawn(target)
             if not bool((new == old).all()):
                 verdicts.append(not_worse(measure, margin, new, old, target, len(sizes)))
-    at_margin = [f"{share:.3f}" for share in np.mean(found[margin], 0)] if found[margin] else ["-", "-"]
-    equal = f"{1 - len(found[margin]) / sets:.3f}"
-    none = f"{np.mean(found[0.0], 0)[0]:.3f}" if found[0.0] else "-"
-    return [", ".join(map(str, sizes)), measure, f"{margin:g}", name, *at_margin, equal, none]
+    at_margin, equal_models = (means(each) if each else [math.nan] * 2 for each in found.values())
+    return [*at_margin, 1 - len(found[margin]) / sets, equal_models[0]]
 
 
-def looks(sets: int, sizes: tuple[int, ...], name: str) -> list[str]:
-    """Row of the table of looks."""
+@table("looks", "samples, disagreement | one of 20 looks, last look", product(LOOKED_AT, LOOKS), 300)
+def looks(sets: int, sizes: tuple[int, ...], name: str) -> list[float]:
+    """Share of sets that call a model that is worse by .01 not worse at one of 20 growing sizes, and at the last."""
     models, found = Disagreement(sizes, name, "BA", 0.01), []
     for _ in range(sets):
         target = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))[torch.randperm(sum(sizes))]
@@ -587,7 +505,7 @@ def looks(sets: int, sizes: tuple[int, ...], name: str) -> list[str]:
         some = [each for each in ends if len(target[:each].unique()) == len(sizes)]
         passes = [not_worse("BA", 0.01, new[:end], old[:end], target[:end], len(sizes))[0] for end in some]
         found.append((any(passes), passes[-1]))
-    return [", ".join(map(str, sizes)), name, *(f"{share:.3f}" for share in np.mean(found, 0))]
+    return means(found)
 
 
 # --- clusters -------------------------------------------------------------------------------------------------------
@@ -632,25 +550,6 @@ def clusters_of(kind: Clustered, sets: int) -> Tensor:
     return torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
 
 
-def conditions(counts: Tensor, measure: Callable[[Tensor], Tensor]) -> Limits | None:
-    """Percentiles by confidence_intervals, whose conditions are the clusters."""
-    if importlib.util.find_spec("confidence_intervals") is None:
-        return None
-    package = importlib.import_module("confidence_intervals")
-    found = []
-    for matrices in counts.long():
-        flat = matrices.flatten(1)
-        cell = torch.cat([torch.repeat_interleave(torch.arange(4), row) for row in flat]).numpy()
-        cluster = torch.repeat_interleave(torch.arange(len(flat)), flat.sum(-1)).numpy()
-
-        def value(samples: np.ndarray) -> float:
-            return float(measure(torch.from_numpy(np.bincount(samples, minlength=4)).reshape(2, 2)))
-
-        found.append(package.evaluate_with_conf_int(cell, value, None, cluster, num_bootstraps=100, alpha=5)[1])
-    low, high = torch.tensor(np.array(found), dtype=torch.float64).t()
-    return low, high
-
-
 KINDS = (
     *(Clustered(number, 50, correlation) for number, correlation in product((20, 50, 200), (0.0, 0.05, 0.2, 0.5))),
     *(Clustered(number, 50, 0.2, tnr=0.925) for number in (40, 100, 300)),  # precision near recall
@@ -665,62 +564,24 @@ KINDS = (
 )
 
 
-def clusters(quick: bool, run: Run) -> str:
-    """Coverage where samples come in clusters, and where labels are wrong together."""
-    sets, some = (50, 1) if quick else (400, 30)
-    found = run("clusters", clustered, [(sets, some, kind) for kind in KINDS])
-    names = ["balanced accuracy", "G-mean", "IAM", "macro F1"]
-    columns = ["clusters", "samples", "correlation", "positive", "TPR", "TNR", *names, "resamples, BA", "samples, BA"]
-    text = (
-        f"{sets} sets in which both classes came. Coverage of clusters=True; of balanced accuracy by "
-        f"confidence_intervals (conditions are the clusters; {some} sets, 100 resamples) and by the posterior of the "
-        "sum, which treats samples as independent. Clusters apart contain samples of one class each."
-    )
-    odd = run("odd clusters", of_odd_clusters, [(sets // 2, kind) for kind in ODD])
-    about_odd = (
-        f"{sets // 2} sets. Sizes are equal, of a Pareto distribution (its shape is given; 10 to 5,000 samples), or "
-        "equal but for a few large ones. Recalls may fall by 0.15 from 10 samples to 100, and again to 1,000. "
-        "Positives lie in all clusters or a few. Coverage of recalls and averages by bootstrap, and of the difference "
-        f"of balanced accuracy by paired_compare ({sets // 4} sets) from a poorer model whose recalls do not fall. How "
-        "often the text names the largest cluster, of all sets and of those that miss the balanced accuracy, and how "
-        "often a warning does."
-    )
-    columns_odd = ["clusters", "samples", "holding positives", "falls", "correlation", "TNR", "TPR"]
-    columns_odd += ["covered: TNR", "TPR", "BA", "macro F1", "IAM", "paired: BA", "named", "of misses", "warned"]
-    labels = run("labels", labelled, [(2 * sets // 5, *each) for each in product((50, 200), (5, 20), (0.0, 0.3, 0.8))])
-    about = (
-        "Labels with a tenth of positives, TPR 0.7 and TNR 0.95 on average; the difficulty of a sample is common to "
-        f"its labels to the share that is given. Coverage of their mean, {2 * sets // 5} sets."
-    )
-    ways = ["posterior: BA", "F1", "each sample a cluster: BA", "F1"]
-    return "\n\n".join(
-        [
-            f"## Clusters\n\n{text}\n\n{markdown(columns, found)}",
-            f"### Few and unequal clusters\n\n{about_odd}\n\n{markdown(columns_odd, odd)}",
-            f"### Labels that are wrong together\n\n{about}",
-            markdown(["samples", "labels", "common", *ways], labels),
-        ]
-    )
-
-
 class Odd(NamedTuple):
     """Kind of clusters: few with recalls near one, some that hold all positives, or of very different sizes."""
 
     number: int
-    size: int = 50  # 0: of a Pareto distribution
+    size: int = 50
     holding: int = 0  # clusters with positives; 0: all
-    falls: bool = False  # whether recalls fall with the size
+    falls: bool = False  # whether recalls fall by .15 from 10 samples to 100, and again to 1,000
     correlation: float = 0.2
     tnr: float = 0.9
     tpr: float = 0.7
-    shape: float = 1.5  # of the Pareto distribution
+    shape: float = 0.0  # of a Pareto distribution of sizes, 10 to 5,000
     large: int = 0  # clusters 75 times as large as the others
 
     def drawn(self, random: np.random.Generator, sets: int) -> Tensor:
         """Counts ``[sets, number, 2, 2]``."""
         shape = (sets, self.number)
         sizes = np.where(np.arange(self.number) < self.large, 75 * self.size, self.size) + np.zeros(shape, int)
-        if not self.size:
+        if self.shape:
             sizes = np.minimum(10 * (random.pareto(self.shape, shape) + 1), 5000).astype(int)
         share = random.beta(0.3 * self.strength, 0.7 * self.strength, shape)
         if self.holding:
@@ -746,27 +607,25 @@ class Odd(NamedTuple):
         return torch.from_numpy(np.stack((np.stack((tn, fp), -1), np.stack((fn, tp), -1)), -2))
 
 
-ODD = (
-    *(Odd(15, tnr=tnr, correlation=each) for tnr, each in ((0.97, 0.2), (0.97, 0.5), (0.995, 0.2), (0.9, 0.2))),
-    Odd(15, 200, tnr=0.97, correlation=0.1),
-    Odd(40, tnr=0.97),
-    *(Odd(30, holding=holding) for holding in (2, 3, 5)),
-    Odd(100, 20, holding=4),
-    *(Odd(number, 0, correlation=0.1, tnr=0.95, tpr=0.8) for number in (30, 100)),
-    *(Odd(number, 0, falls=True, correlation=0.1, tnr=0.95, tpr=0.8) for number in (30, 100, 300, 1000)),
+ODD = (*(Odd(15, tnr=tnr, correlation=each) for tnr, each in ((0.97, 0.2), (0.97, 0.5), (0.995, 0.2), (0.9, 0.2))),
+    Odd(15, 200, tnr=0.97, correlation=0.1), Odd(40, tnr=0.97), *(Odd(30, holding=holding) for holding in (2, 3, 5)),
+    Odd(100, 20, holding=4), *(Odd(number, 0, correlation=0.1, tnr=0.95, tpr=0.8, shape=1.5) for number in (30, 100)),
+    *(Odd(number, 0, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, shape=1.5) for number in (30, 100, 300, 1000)),
     *(Odd(100, 0, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, shape=each) for each in (1.2, 2.0, 3.0)),
-    *(Odd(number, 4, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, large=2) for number in (30, 60)),
-)
-MEASURED_ODD: Measures = {
-    "recall": partial(imbtorch.recall, average="none"),
-    "BA": imbtorch.balanced_accuracy,
-    "macro F1": AVERAGES["macro F1"],
-    "IAM": imbtorch.imbalance_accuracy,
-}
+    *(Odd(number, 4, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, large=2) for number in (30, 60)))  # fmt: skip
+MEASURED_ODD: Measures = {"recall": partial(imbtorch.recall, average="none"), "BA": imbtorch.balanced_accuracy,
+    "macro F1": AVERAGES["macro F1"], "IAM": imbtorch.imbalance_accuracy}  # fmt: skip
 
 
-def of_odd_clusters(sets: int, kind: Odd) -> list[str]:
-    """Row of the table of few and unequal clusters."""
+@table("odd_clusters", f"clusters, samples, holding positives, falls, correlation, TNR, TPR, Pareto, "
+    f"large | covered TNR, covered TPR, {THREE}, covered difference, named, named of misses, warned",
+    one(ODD), 200)  # fmt: skip
+def of_odd_clusters(sets: int, kind: Odd) -> list[float]:
+    """Coverage by `bootstrap`, and of the difference of balanced accuracy from a poorer model whose recalls never fall.
+
+    Named: how often the text names the largest cluster, of all sets and of those that miss the balanced accuracy;
+    warned: how often a warning does.
+    """
     random = generator()
     total = sum(kind.drawn(random, 2000).sum((0, 1)) for _ in range(10))
     assert isinstance(total, Tensor)
@@ -779,18 +638,12 @@ def of_odd_clusters(sets: int, kind: Odd) -> list[str]:
         held[name] = (low <= measure(total)) & (measure(total) <= high)
     named = torch.tensor(["largest" in part["BA"].method for part in each])
     warned = torch.tensor([bool(largest_cluster(part.sum((-1, -2)), HEAVY)) for part in counts])
-    sizes = f"{kind.size}" if kind.size else f"Pareto, {kind.shape:g}"
-    sizes += f", {kind.large} of {75 * kind.size}" if kind.large else ""
-    row = [f"{kind.number}", sizes, f"{kind.holding}" if kind.holding else "all", "yes" if kind.falls else "no"]
-    row += [f"{each:g}" for each in (kind.correlation, kind.tnr, kind.tpr)]
-    row += [f"{share:.3f}" for found in held.values() for share in found.double().mean(0).reshape(-1).tolist()]
-    row += [paired_with_odd(sets // 2, kind, total, random) if kind.large or not kind.size else "-"]
-    missed = named[~held["BA"]].double()
-    row += [f"{named.double().mean():.2f}", f"{missed.mean():.2f}" if len(missed) else "-"]
-    return [*row, f"{warned.double().mean():.2f}"]
+    row = [share for found in held.values() for share in found.double().mean(0).reshape(-1).tolist()]
+    row.append(paired_with_odd(-(-sets // 2), kind, total, random) if kind.large or kind.shape else math.nan)
+    return [*row, *(mean(each.double().tolist()) for each in (named, named[~held["BA"]], warned))]
 
 
-def paired_with_odd(sets: int, kind: Odd, total: Tensor, random: np.random.Generator) -> str:
+def paired_with_odd(sets: int, kind: Odd, total: Tensor, random: np.random.Generator) -> float:
     """Coverage of the difference of balanced accuracy from a model that does not depend on sizes."""
     actual = total.sum(-1).numpy()
     other = expected(torch.from_numpy(actual).double(), torch.tensor([kind.tnr, kind.tpr]).double() - 0.1, False)
@@ -807,7 +660,7 @@ def paired_with_odd(sets: int, kind: Odd, total: Tensor, random: np.random.Gener
         preds = [shuffled_within(each, 2 * ids + target) for each in preds]
         found = paired_compare("balanced_accuracy", *preds, target, 2, draws=400, cluster=ids)
         held.append(inside(found.difference, true))
-    return f"{np.mean(held):.3f}"
+    return mean(held)
 
 
 def shuffled_within(values: Tensor, groups: Tensor) -> Tensor:
@@ -816,26 +669,28 @@ def shuffled_within(values: Tensor, groups: Tensor) -> Tensor:
     return values[order[groups[order].argsort(stable=True)]]
 
 
-def clustered(sets: int, some: int, kind: Clustered) -> list[str]:
-    """Row of the table of clusters."""
+@table("clusters", "clusters, samples, correlation, positive, TPR, TNR, one-class | covered BA, "
+    "covered G-mean, covered IAM, covered macro F1, independent BA", one(KINDS), 400)  # fmt: skip
+def clustered(sets: int, kind: Clustered) -> list[float]:
+    """Coverage of ``clusters=True``, and of the posterior of the sum, which ignores clusters."""
     chosen = {name: AVERAGES[name] for name in ("balanced accuracy", "G-mean", "IAM", "macro F1")}
     counts = clusters_of(kind, sets)
     counts = counts[(counts.sum((1, -1)) > 0).all(-1)]
     by_cluster = [bootstrap(chosen, part, 1000, clusters=True) for part in counts.split(100)]
-    row = [f"{kind.number}" + ", apart" * kind.apart, *(f"{each:g}" for each in kind[1:6])]
+    row = []
     for name, measure in chosen.items():
         low, high = (torch.cat([getattr(part[name], end) for part in by_cluster]) for end in ("low", "high"))
         row.append(share_within(low, high, measure(kind.expected())))
     measure = chosen["balanced accuracy"]
     ignored, value = posterior(measure, counts.sum(1), draws=1000), measure(kind.expected())
-    slow = kind.number > 20 or kind.size < 50  # two seconds a set, and more for more clusters
-    theirs = None if slow else conditions(counts[:some], measure)
-    row.append("-" if theirs is None else share_within(*theirs, value))
     return [*row, share_within(ignored.low, ignored.high, value)]
 
 
 def labels_of(sets: int, samples: int, labels: int, common: float) -> Tensor:
-    """Counts ``[sets, samples, labels, 2, 2]``; labels of a sample share a part of what makes them wrong."""
+    """Counts ``[sets, samples, labels, 2, 2]``; labels of a sample share a part of what makes them wrong.
+
+    A tenth of the labels is positive; TPR .7 and TNR .95 on average.
+    """
     positive = torch.rand(sets, samples, labels) < 0.1
     own, shared = torch.randn(sets, samples, labels), torch.randn(sets, samples, 1)
     hard = common**0.5 * shared + (1 - common) ** 0.5 * own  # standard normal
@@ -845,8 +700,10 @@ def labels_of(sets: int, samples: int, labels: int, common: float) -> Tensor:
     return torch.nn.functional.one_hot(cells, 4).double().unflatten(-1, (2, 2))
 
 
-def labelled(sets: int, samples: int, labels: int, common: float) -> list[str]:
-    """Row of the table of labels: coverage of means over labels."""
+@table("labels", f"{LABELS} | independent BA, independent F1, covered BA, covered F1", product((50, 200), (5, 20),
+    (0.0, 0.3, 0.8)), 160)  # fmt: skip
+def labelled(sets: int, samples: int, labels: int, common: float) -> list[float]:
+    """Coverage of means over labels by a posterior that takes labels as independent, and with samples as clusters."""
     measures: Measures = {
         "balanced accuracy": lambda counts: imbtorch.balanced_accuracy(counts).mean(-1),
         "F1": lambda counts: imbtorch.f_score(counts).mean(-1),
@@ -861,7 +718,7 @@ def labelled(sets: int, samples: int, labels: int, common: float) -> list[str]:
         }
         for way, name in product(ways, measures):
             held.setdefault(f"{way} {name}", []).append((ways[way][name].low, ways[way][name].high))
-    row = [str(samples), str(labels), f"{common:g}"]
+    row = []
     for name, parts in held.items():
         low, high = (torch.cat(ends) for ends in zip(*parts, strict=True))
         row.append(share_within(low, high, measures[name.split(" ", 1)[1]](truth)))
@@ -909,48 +766,11 @@ class Dependent(NamedTuple):
         return target, np.where(hit, target, (target + 1) % self.classes), ids
 
 
-DEPENDENT = (
-    *(Dependent(number) for number in (5, 10, 20, 60, 200, 2000)),
-    *(Dependent(number, zipf=True) for number in (20, 60, 200, 2000)),
-    *(Dependent(number, classes=2, varied=0.5) for number in (10, 40, 300)),
-    *(Dependent(number, classes=10, gathered=1.0) for number in (30, 200)),
-    Dependent(60, classes=10, size=50, gathered=100.0),
-    Dependent(300, classes=100, size=20, gathered=20.0),
-    Dependent(400, classes=100, size=20, gathered=2.0, varied=0.1),
-)
-
-
-def buckets(quick: bool, run: Run) -> str:
-    """Coverage of the intervals of reports with clusters."""
-    sets = 10 if quick else 150
-    kinds = [kind for kind in DEPENDENT if not quick or kind.classes * kind.clusters < 1000]
-    found = run("buckets", of_buckets, [(sets if kind.classes < 100 else sets // 4, kind) for kind in kinds])
-    names = ["balanced accuracy", "IAM", "macro F1", "MCC"]
-    peers = ["BA: clusters=False", "samples resampled", "clusters resampled"]
-    about = ["clusters", "samples", "classes", "sizes", "buckets of the rarest"]
-    labels = [(2 * sets // 3, *each) for each in product((50, 300), (3, 14, 50), (0.0, 0.3, 0.8))]
-    of_labels = run("report of labels", labels_of_a_report, labels[:4] if quick else labels)
-    pixels = run("images", images_of_a_report, [(sets, number) for number in ((5, 30) if quick else (5, 10, 30, 200))])
-    shares = run("another population", at_other_shares, [(sets, number) for number in ((30,) if quick else (30, 200))])
-    return "\n\n".join(
-        [
-            "## Reports with clusters",
-            f"{sets} sets, a quarter as many of 100 classes. Class shares halve from class to class; class shares and "
-            "recalls vary among clusters; in the last row a cluster holds few of the classes. Coverage of "
-            "`intervals=True` with `clusters=True` and ids; mean number of buckets that contain the rarest class; "
-            "balanced accuracy without clusters, and by percentiles of resampled samples and of resampled clusters, as "
-            "peers do.",
-            markdown([*about, *names, *peers], found),
-            f"Labels as above, by default and with `clusters=False`, {2 * sets // 3} sets; mean over labels, and one "
-            "label:",
-            markdown(["samples", "labels", "common", "BA", "F1", "BA, independent", "recall of a label"], of_labels),
-            "Images of 256 pixels, half of them positive, without ids; the share of wrong pixels of an image is 0.6 "
-            "u², with u uniform in [0, 1]:",
-            markdown(["images", "IoU", "IoU, independent"], pixels),
-            "Clusters of 10 samples, three classes, read at equal class shares (`prevalence=[1, 1, 1]`):",
-            markdown(["clusters", "accuracy", "IAM"], shares),
-        ]
-    )
+DEPENDENT = (*(Dependent(number) for number in (5, 10, 20, 60, 200, 2000)), *(Dependent(number, zipf=True) for number
+    in (20, 60, 200, 2000)), *(Dependent(number, classes=2, varied=0.5) for number in (10, 40, 300)),
+    *(Dependent(number, classes=10, gathered=1.0) for number in (30, 200)), Dependent(60, classes=10, size=50,
+    gathered=100.0), Dependent(300, classes=100, size=20, gathered=20.0), Dependent(400, classes=100, size=20,
+    gathered=2.0, varied=0.1))  # fmt: skip
 
 
 def generator() -> np.random.Generator:
@@ -958,13 +778,11 @@ def generator() -> np.random.Generator:
     return np.random.default_rng(int(torch.randint(2**31, ())))
 
 
-def bounds_of(report: imbtorch.ImbalanceReport, name: str) -> tuple[float, float]:
-    values = report.compute()
-    return values[f"{name}_low"].item(), values[f"{name}_high"].item()
-
-
-def of_buckets(sets: int, kind: Dependent) -> list[str]:
-    """Row of the table of reports with clusters."""
+@table("buckets", "clusters, samples, classes, Zipf sizes, gathered, varied | buckets of the rarest, covered BA, "
+    "covered IAM, covered macro F1, covered MCC, independent BA, samples resampled BA, clusters resampled BA",
+    one(DEPENDENT), 150, fewer=lambda cell: 1 if cell[0].classes < 100 else 4)  # fmt: skip
+def of_buckets(sets: int, kind: Dependent) -> list[float]:
+    """Mean number of buckets that hold the rarest class; coverage of a report with ids, without, of two peers."""
     names = {"balanced_accuracy": "balanced accuracy", "iam": "IAM", "f1": "macro F1", "mcc": "MCC"}
     truth = {name: AVERAGES[long](kind.expected()).item() for name, long in names.items()}
     held: dict[str, list[bool]] = {name: [] for name in (*names, "independent", "samples", "clusters")}
@@ -996,13 +814,13 @@ def of_buckets(sets: int, kind: Dependent) -> list[str]:
             recall = drawn[..., 1] / np.where(drawn.sum(-1) > 0, drawn.sum(-1), np.nan)
             low, high = np.quantile(np.nanmean(recall, -1), [0.025, 0.975])
             held[way].append(bool(low <= truth["balanced_accuracy"] <= high))
-    sizes = "Zipf" if kind.zipf else "equal"
-    row = [f"{kind.clusters}", f"{kind.size}", f"{kind.classes}", sizes, f"{np.mean(rarest):.0f}"]
-    return [*row, *(f"{np.mean(each):.3f}" if each else "-" for each in held.values())]
+    return [mean(rarest), *(mean(each) for each in held.values())]
 
 
-def labels_of_a_report(sets: int, samples: int, labels: int, common: float) -> list[str]:
-    """Row of the table of labels, as a report counts them by default."""
+@table("report_of_labels", f"{LABELS} | covered BA, covered F1, independent BA, covered recall of a label",
+    product((50, 300), (3, 14, 50), (0.0, 0.3, 0.8)), 100)  # fmt: skip
+def labels_of_a_report(sets: int, samples: int, labels: int, common: float) -> list[float]:
+    """Coverage of means over labels and of one label, as a report counts them by default."""
     truth = {"balanced_accuracy": 0.825, "f1": 2 * 0.07 / (0.1 + 0.07 + 0.045), "recall": 0.7}
     held: dict[str, list[bool]] = {"balanced_accuracy": [], "f1": [], "independent": [], "recall/0": []}
     for _ in range(sets):
@@ -1018,16 +836,12 @@ def labels_of_a_report(sets: int, samples: int, labels: int, common: float) -> l
             held[name].append(bool(found.low <= truth[name.split("/")[0]] <= found.high))
         found = report.interval("balanced_accuracy", clusters=False, draws=500)
         held["independent"].append(bool(found.low <= truth["balanced_accuracy"] <= found.high))
-    return [
-        f"{samples}",
-        f"{labels}",
-        f"{common:g}",
-        *(f"{np.mean(each):.3f}" if each else "-" for each in held.values()),
-    ]
+    return [mean(each) for each in held.values()]
 
 
-def images_of_a_report(sets: int, images: int) -> list[str]:
-    """Row of the table of images."""
+@table("images", "images | covered IoU, independent IoU", one((5, 10, 30, 200)), 150)
+def images_of_a_report(sets: int, images: int) -> list[float]:
+    """Coverage of the IoU of images of 256 pixels, of which a share of .6 u ** 2 is wrong (u uniform in [0, 1])."""
     held: dict[bool | None, int] = {None: 0, False: 0}
     wrong = 0.6 / 3  # the mean of 0.6 u ** 2
     truth = (1 - wrong) / (1 + wrong)  # each class has half of the pixels and as many misses as false positives
@@ -1039,11 +853,12 @@ def images_of_a_report(sets: int, images: int) -> list[str]:
         for clusters in held:
             found = report.interval("iou", clusters=clusters, draws=1000)
             held[clusters] += bool(found.low <= truth <= found.high)
-    return [f"{images}", *(f"{each / sets:.3f}" for each in held.values())]
+    return [each / sets for each in held.values()]
 
 
-def at_other_shares(sets: int, number: int) -> list[str]:
-    """Row of the table of another population."""
+@table("another_population", "clusters | covered accuracy, covered IAM", one((30, 200)), 150)
+def at_other_shares(sets: int, number: int) -> list[float]:
+    """Coverage of a report with clusters that is read at equal class shares."""
     kind = Dependent(number)
     there = imbtorch.at_prevalence(kind.expected(), [1, 1, 1])
     truth = {"accuracy": imbtorch.accuracy(there).item(), "iam": imbtorch.imbalance_accuracy(there).item()}
@@ -1054,10 +869,10 @@ def at_other_shares(sets: int, number: int) -> list[str]:
             "multiclass", 3, measures=list(truth), per_class=(), intervals=True, clusters=True, prevalence=[1, 1, 1]
         )
         report.update(torch.from_numpy(preds), torch.from_numpy(target), cluster=torch.from_numpy(ids))
+        values = report.compute()
         for name in truth:
-            low, high = bounds_of(report, name)
-            held[name] += low <= truth[name] <= high
-    return [f"{number}", *(f"{each / sets:.3f}" for each in held.values())]
+            held[name] += bool(values[f"{name}_low"] <= truth[name] <= values[f"{name}_high"])
+    return [each / sets for each in held.values()]
 
 
 # --- long tails -----------------------------------------------------------------------------------------------------
@@ -1075,41 +890,26 @@ def tails(size: int) -> Iterator[Case]:
         yield Case(f"half rare, recall {recall:g}", expected(rare, recalls, True))
 
 
-def long_tails(quick: bool, run: Run) -> str:
-    """Coverage of averages over many classes, and where sets lack a class."""
-    sets = 20 if quick else 100
-    sizes = (3, 10) if quick else (3, 5, 10, 20, 50, 100)
-    jobs = [(sets if size < 50 else sets // 2, size, case) for size in sizes for case in tails(size)]
-    rows = run("tails", tailed, jobs)
-    names = ["balanced accuracy", "IAM", "G-mean", "macro F1"]
-    text = (
-        f"{sets} sets with fixed totals, half as many of 50 classes and more; errors go to a neighbour and the largest "
-        "class. Coverage of averages."
-    )
-    lacking = run("lacking", lacked, [(10 * sets, size, rare) for size in (3, 10) for rare in (1, 2, 3)])
-    about = (
-        "Totals are drawn: 300 samples of each class but the rarest, of which some are expected; recalls fall from 0.9 "
-        "to 0.5. Sets without the rarest class, and how often their intervals cover the value over all "
-        "classes, and over the classes that are there."
-    )
-    columns = ["K", "expected", "sets", "BA: of all", "of those there", "IAM: of all", "of those there"]
-    return "\n\n".join(
-        [
-            f"## Long tails\n\n{text}\n\n{markdown(['K', 'case', *names], rows)}",
-            f"### Sets that lack a class\n\n{about}\n\n{markdown(columns, lacking)}",
-        ]
-    )
+TAILS = [(size, case) for size in (3, 5, 10, 20, 50, 100) for case in tails(size)]
 
 
-def tailed(sets: int, size: int, case: Case) -> list[str]:
-    """Row of the table of long tails."""
+@table("tails", "K, case | covered BA, covered IAM, covered G-mean, covered macro F1", TAILS, 100, fewer=lambda cell:
+    1 if cell[0] < 50 else 2)  # fmt: skip
+def tailed(sets: int, size: int, case: Case) -> list[float]:
+    """Coverage of averages over many classes; totals are fixed."""
     measures = {name: AVERAGES[name] for name in ("balanced accuracy", "IAM", "G-mean", "macro F1")}
     found = own(test_sets(case.counts, sets, "fixed"), measures, "fixed", 500)
-    return [str(size), case.name, *(share_within(*found[name], each(case.counts)) for name, each in measures.items())]
+    return [share_within(*found[name], each(case.counts)) for name, each in measures.items()]
 
 
-def lacked(sets: int, size: int, rare: int) -> list[str]:
-    """Row of the table of sets that lack a class."""
+@table("lacking",
+    "K, rarest | sets without it, covered BA of all classes, covered BA, covered IAM of all classes, covered IAM",
+    product((3, 10), (1, 2, 3)), 1000)  # fmt: skip
+def lacked(sets: int, size: int, rare: int) -> list[float]:
+    """Number of sets that lack the rarest class, and coverage of the value over all classes, and over those there.
+
+    300 samples of each other class are expected, and few of the rarest; recalls fall from .9 to .5.
+    """
     totals = torch.tensor([300.0] * (size - 1) + [rare], dtype=torch.float64)
     truth = expected(totals, torch.linspace(0.9, 0.5, size, dtype=torch.float64), False)
     every = multinomial(totals.sum().expand(sets), totals / totals.sum())
@@ -1117,7 +917,7 @@ def lacked(sets: int, size: int, rare: int) -> list[str]:
     counts = torch.stack([multinomial(every[:, index], row / row.sum()) for index, row in enumerate(truth)], 1)
     there = truth.clone()
     there[-1] = 0
-    row = [str(size), str(rare), str(len(counts))]
+    row: list[float] = [len(counts)]
     for name in ("balanced accuracy", "IAM"):
         found = posterior(AVERAGES[name], counts, draws=500)
         row += [share_within(found.low, found.high, AVERAGES[name](each)) for each in (truth, there)]
@@ -1126,94 +926,45 @@ def lacked(sets: int, size: int, rare: int) -> list[str]:
 
 # --- small classes --------------------------------------------------------------------------------------------------
 
-SMALL = (
-    *((size, each, 0.7, False) for size, each in ((7, 6), (30, 3), (30, 5), (30, 10), (30, 20), (30, 40), (100, 5))),
-    (5, 5, 0.9, False),
-    (10, 20, 0.9, False),
-    (30, 50, 0.995, False),
-    (30, 10, 0.7, True),
-    (30, 10, 0.4, True),
-)
-DIFFERING = (
-    (2, 5, 0.9, 0.5, 0.0),
-    (3, 5, 0.9, 0.3, 0.0),
-    (10, 5, 0.7, 0.7, 0.0),
-    (10, 5, 0.9, 0.5, 0.0),
-    (10, 5, 0.9, 0.5, 0.7),
-    (30, 5, 0.9, 0.5, 0.0),
-    (5, 10, 0.95, 0.4, 0.7),
-    (10, 20, 0.9, 0.6, 0.0),
-)
-ONE_BETTER = (
-    (20, 100, 0.6, 1),
-    (20, 100, 0.7, 1),
-    (20, 100, 0.75, 1),
-    (20, 100, 0.85, 1),
-    (20, 100, 0.8, 20),
-    (20, 30, 0.8, 1),
-    (50, 100, 0.75, 1),
-)
+SMALL = (*((size, each, 0.7, False) for size, each in ((7, 6), (30, 3), (30, 5), (30, 10), (30, 20), (30,
+    40), (100, 5))), (5, 5, 0.9, False), (10, 20, 0.9, False), (30, 50, 0.995, False), (30, 10, 0.7,
+    True), (30, 10, 0.4, True))  # fmt: skip
+DIFFERING = ((2, 5, 0.9, 0.5, 0.0), (3, 5, 0.9, 0.3, 0.0), (10, 5, 0.7, 0.7, 0.0), (10, 5, 0.9, 0.5, 0.0), (10, 5,
+    0.9, 0.5, 0.7), (30, 5, 0.9, 0.5, 0.0), (5, 10, 0.95, 0.4, 0.7), (10, 20, 0.9, 0.6, 0.0))  # fmt: skip
+ONE_BETTER = ((20, 100, 0.6, 1), (20, 100, 0.7, 1), (20, 100, 0.75, 1), (20, 100, 0.85, 1), (20, 100, 0.8, 20), (20,
+    30, 0.8, 1), (50, 100, 0.75, 1))  # fmt: skip
 
 
-def small_classes(quick: bool, run: Run) -> str:
-    """Coverage of values and differences in small classes, and of a choice with one better candidate."""
-    sets = 20 if quick else 200
-    values_of = run("small", biased, [(sets, totals, *case) for totals in ("fixed", "drawn") for case in SMALL])
-    text = (
-        f"{sets} sets of classes of equal size and recall; errors go to all classes evenly, or (concentrated) to a "
-        "neighbour and the largest class. Bias: mean value less the true one, and as the interval says it "
-        "(`Interval.bias`). Width: mean over that of the range that contains the central 95% of the estimates."
-    )
-    names = ["balanced accuracy", "macro F1", "IAM"]
-    columns = ["K", "samples", "recall", "totals", *names, "IAM: width", "bias", "bias said"]
-    differences = run("differing", differing, [(sets // 2, *case) for case in DIFFERING])
-    about = (
-        f"{sets // 2} pairs of models whose recalls are those given in every class, with fixed totals; the shared part "
-        "of the samples is as hard for both. compare gets the counts of the same test set, as if independent."
-    )
-    ways = [f"{way}: {name}" for way in ("paired", "compare") for name in ("BA", "IAM", "G-mean")]
-    chosen = run("better", one_better, [(sets // 2, *case) for case in ONE_BETTER])
-    choice = (
-        f"{sets // 2} choices by balanced accuracy with `select_epoch` among candidates with recall 0.6 of the "
-        "positives and 0.9 of nine times as many negatives, except better ones. Coverage of the kept candidate's true "
-        "value by the interval, and mean of the uncorrected and the corrected value less the true one."
-    )
-    return "\n\n".join(
-        [
-            f"## Small classes\n\n{text}\n\n{markdown(columns, values_of)}",
-            f"### Differences\n\n{about}",
-            markdown(["K", "samples", "recall of a", "of b", "shared", *ways], differences),
-            f"### One better candidate\n\n{choice}",
-            markdown(
-                ["positives", "candidates", "recall of better", "better", "coverage", "value", "corrected"], chosen
-            ),
-        ]
-    )
+@table("small", f"totals, K, samples, recall, concentrated | {THREE}, IAM width, IAM bias, IAM bias said", [(totals,
+    *case) for totals in FIXED for case in SMALL], 200)  # fmt: skip
+def biased(sets: int, totals: str, size: int, each: int, recall: float, concentrated: bool) -> list[float]:
+    """Coverage in classes of equal size and recall; width of IAM over the central 95% of the estimates; its bias.
 
-
-def biased(sets: int, totals: str, size: int, each: int, recall: float, concentrated: bool) -> list[str]:
-    """Row of the table of small classes."""
+    Bias: mean value less the true one, and as the interval says it (`Interval.bias`).
+    """
     measures = {name: AVERAGES[name] for name in ("balanced accuracy", "macro F1", "IAM")}
     ones = torch.ones(size, dtype=torch.float64)
     truth = expected(each * ones, recall * ones, concentrated)
     counts = test_sets(truth, sets, totals)
     given = "fixed" if totals == "fixed" else "drawn"
     parts = [posterior(measures, some, draws=500, totals=given) for some in counts.split(50)]
-    row = [str(size), str(each), f"{recall:g}" + ", concentrated" * concentrated, totals]
+    row = []
     for name, measure in measures.items():
         low, high = (torch.cat([getattr(part[name], end) for part in parts]) for end in ("low", "high"))
         row.append(share_within(low, high, measure(truth)))
     iam, said = measures["IAM"](counts), torch.cat([part["IAM"].bias for part in parts])  # type: ignore[misc]
     off = iam.mean() - measures["IAM"](truth)
-    return [*row, relative_width(low, high, iam), f"{float(off):+.3f}", f"{float(said.mean()):+.3f}"]
+    return [*row, relative_width(low, high, iam), float(off), float(said.mean())]
 
 
-def differing(sets: int, size: int, each: int, first: float, second: float, shared: float) -> list[str]:
-    """Row of the table of models that differ."""
+@table("differing", "K, samples, recall of a, recall of b, shared | covered BA, covered IAM, covered G-mean, "
+    "covered BA by compare, covered IAM by compare, covered G-mean by compare", DIFFERING, 100)  # fmt: skip
+def differing(sets: int, size: int, each: int, first: float, second: float, shared: float) -> list[float]:
+    """Coverage of the differences of two models by `paired_compare` and `compare`, totals fixed."""
     totals = torch.full((size,), each)
     recalls = torch.tensor([[first], [second]], dtype=torch.float64).expand(2, size)
     values = [three_averages(expected(totals.double(), some, False)) for some in recalls]
-    held = torch.zeros(2, 3)
+    held = []
     for _ in range(sets):
         a, b, target = joint_counts(recalls, totals, shared)
         counts = [imbtorch.confusion_matrix(some, target, "multiclass", num_classes=size) for some in (a, b)]
@@ -1221,14 +972,16 @@ def differing(sets: int, size: int, each: int, first: float, second: float, shar
             paired_compare(three_averages, a, b, target, size, draws=500, totals="fixed").difference,
             compare(three_averages, *counts, draws=500, totals="fixed").difference,
         )
-        truth = values[0] - values[1]
-        held += torch.stack([(some.low <= truth) & (truth <= some.high) for some in found]).float()
-    shares_held = [f"{share:.3f}" for share in (held / sets).flatten().tolist()]
-    return [str(size), str(each), f"{first:g}", f"{second:g}", f"{shared:g}", *shares_held]
+        held.append([one for some in found for one in within(some, values[0] - values[1])])
+    return means(held)
 
 
-def one_better(sets: int, positives: int, candidates: int, recall: float, better: int) -> list[str]:
-    """Row of the table of choices."""
+@table("better", "positives, candidates, recall of better, better | covered BA, bias, corrected bias", ONE_BETTER, 100)
+def one_better(sets: int, positives: int, candidates: int, recall: float, better: int) -> list[float]:
+    """Coverage of the true value of the candidate that `select_epoch` keeps; bias of the value, and corrected.
+
+    Recalls are .6 of the positives, except better ones, and .9 of nine times as many negatives.
+    """
     target = (torch.arange(10 * positives) < positives).long()
     recalls = torch.full((candidates, 1), 0.6)
     recalls[:better] = recall
@@ -1241,11 +994,21 @@ def one_better(sets: int, positives: int, candidates: int, recall: float, better
         truths.append(float(recalls[chosen.epoch] + 0.9) / 2)
         found.append([float(chosen.interval.low), float(chosen.interval.high), chosen.value, chosen.corrected])
     (low, high, value, corrected), truth = torch.tensor(found).t(), torch.tensor(truths)
-    off = [f"{float((some - truth).mean()):+.3f}" for some in (value, corrected)]
-    return [str(positives), str(candidates), f"{recall:g}", str(better), share_within(low, high, truth), *off]
+    return [share_within(low, high, truth), *(float((some - truth).mean()) for some in (value, corrected))]
 
 
 # --- areas under curves ---------------------------------------------------------------------------------------------
+
+FAMILIES = ("normal", "wide positives", "exponential", "heavy tails")
+AREAS = [  # scores, area, positives, their share; a share of the positives may score above all others, or below
+    *product(FAMILIES, (0.7, 0.85, 0.95), (20, 50, 200), (0.1,)),
+    *product(("normal", "wide positives", "heavy tails"), (0.7, 0.96, 0.998), (10,), (0.001,)),
+    *product(("normal", "heavy tails"), (0.6, 0.998), (100,), (0.01,)),
+    ("normal", 0.998, 200, 0.5),
+    ("exponential", 0.96, 10, 0.2),
+    *product(("normal, 0.1 first", "normal, 0.2 first"), (0.8,), (5, 10, 20), (0.01,)),
+    *product(("normal, 0.1 last", "normal, 0.2 last"), (0.99,), (5, 10, 20, 50), (0.1,)),
+]
 
 
 class Apart(NamedTuple):
@@ -1314,29 +1077,13 @@ def delong(histogram: Tensor) -> Limits:
     return area - Z * variance.sqrt(), area + Z * variance.sqrt()
 
 
-def areas(quick: bool, run: Run) -> str:
-    """Coverage and width of intervals of the area under the ROC curve and of average precision."""
-    sets, families = 100 if quick else 500, ("normal", "wide positives", "exponential", "heavy tails")
-    cases = list(product(families, (0.7, 0.85, 0.95), (20, 50, 200), (0.1,)))
-    cases += product(("normal", "wide positives", "heavy tails"), (0.7, 0.96, 0.998), (10,), (0.001,))
-    cases += product(("normal", "heavy tails"), (0.6, 0.998), (100,), (0.01,))
-    cases += [("normal", 0.998, 200, 0.5), ("exponential", 0.96, 10, 0.2)]
-    cases += product(("normal, 0.1 first", "normal, 0.2 first"), (0.8,), (5, 10, 20), (0.01,))
-    cases += product(("normal, 0.1 last", "normal, 0.2 last"), (0.99,), (5, 10, 20, 50), (0.1,))
-    rows = run("areas", of_scores, [(sets, *case) for case in cases])
-    columns = ["scores", "AUC", "positives", "share", "AUC: imbtorch", "named", "width", "DeLong"]
-    columns += ["average precision"]
-    text = (
-        f"{sets} sets each, in which so many samples on average, and this share of them, are positive. True values are "
-        "integrals. In the last rows a share of the positives scores above all others (first) or below (last). Named: "
-        "of the sets that miss the AUC, the share whose text says that positives may rank last. Width: mean over that "
-        "of the range that contains the central 95% of the estimates."
-    )
-    return f"## Areas under curves\n\n{text}\n\n{markdown([*columns, 'imbtorch', 'width'], rows)}"
+@table("areas", "scores, AUC, positives, share | covered AUC, named, AUC width, DeLong AUC, average precision, "
+    "covered AP, AP width", AREAS, 500)  # fmt: skip
+def of_scores(sets: int, family: str, area: float, positives: int, prevalence: float) -> list[float]:
+    """Coverage and width, over the central 95% of the estimates, of intervals of both areas under curves.
 
-
-def of_scores(sets: int, family: str, area: float, positives: int, prevalence: float) -> list[str]:
-    """Row of the table of areas."""
+    Named: of the sets that miss the AUC, the share whose text says that positives may rank last.
+    """
     rng, scores = np.random.default_rng(torch.initial_seed()), scores_of(family, area)
     truth, size = true_areas(scores, prevalence), round(positives / prevalence)
     found, named = [], list[bool]()
@@ -1352,64 +1099,36 @@ def of_scores(sets: int, family: str, area: float, positives: int, prevalence: f
         ends = [end for each in intervals_of for end in (each.estimate, each.low, each.high)]
         found.append(torch.stack((*ends, *delong(histogram))))
     auc, auc_low, auc_high, ap, ap_low, ap_high, *peer = torch.cat(found, 1).unbind()
-    row = [family, f"{area:g}", str(positives), f"{prevalence:g}"]
-    row += [share_within(auc_low, auc_high, truth[0]), f"{np.mean(named):.2f}" if named else "-"]
-    row += [relative_width(auc_low, auc_high, auc)]
-    row += [share_within(*peer, truth[0]), f"{truth[1]:.3g}"]
+    row = [share_within(auc_low, auc_high, truth[0]), mean(named), relative_width(auc_low, auc_high, auc)]
+    row += [share_within(*peer, truth[0]), truth[1]]
     return [*row, share_within(ap_low, ap_high, truth[1]), relative_width(ap_low, ap_high, ap)]
 
 
-def relative_width(low: Tensor, high: Tensor, estimates: Tensor) -> str:
+def relative_width(low: Tensor, high: Tensor, estimates: Tensor) -> float:
     """Mean width over that of the range that contains the central 95% of the estimates."""
     spread = estimates.quantile(0.975) - estimates.quantile(0.025)
-    return f"x{float((high - low).mean() / spread):.2f}"
-
-
-def share_within(low: Tensor, high: Tensor, value: Tensor) -> str:
-    return f"{float(((low <= value) & (value <= high)).double().mean()):.3f}"
+    return float((high - low).mean() / spread)
 
 
 # --- thresholds -----------------------------------------------------------------------------------------------------
 
-FEW_POSITIVES = (
-    ("normal", 0.85, 3, 60),
-    ("wide positives", 0.95, 3, 60),
-    ("normal", 0.85, 3, 300),
-    ("wide positives", 0.85, 10, 300),
-    *(("normal", 0.85, positives, 300) for positives in (10, 20, 50)),
-)
+FEW_POSITIVES = (("normal", 0.85, 3, 60), ("wide positives", 0.95, 3, 60), ("normal", 0.85, 3, 300),
+    ("wide positives", 0.85, 10, 300), *(("normal", 0.85, positives, 300) for positives in (10, 20, 50)))  # fmt: skip
 NO_GAIN = (("normal", 0.85, 30, 300), ("normal", 0.85, 60, 200), ("normal", 0.96, 30, 300))
-CHOSEN_BY: Measures = {
-    "f1": partial(imbtorch.f_score, average="binary"),
-    "mcc": imbtorch.matthews_corrcoef,
-    "iam": imbtorch.imbalance_accuracy,
-    "balanced_accuracy": imbtorch.balanced_accuracy,
-}
+CHOSEN_BY: Measures = {"f1": partial(imbtorch.f_score, average="binary"), "mcc": imbtorch.matthews_corrcoef, "iam":
+    imbtorch.imbalance_accuracy, "balanced_accuracy": imbtorch.balanced_accuracy}  # fmt: skip
 
 
-def chosen_thresholds(quick: bool, run: Run) -> str:
-    """Coverage and bias of the value at the chosen threshold, and of its gain over .5."""
-    sets = 4 if quick else 150
-    rows = run("thresholds", of_chosen, [(sets, *case, name) for case in FEW_POSITIVES for name in CHOSEN_BY])
-    none = run("no gain", of_chosen, [(sets, *case, name, True) for case in NO_GAIN for name in CHOSEN_BY])
-    columns = ["scores", "AUC", "positives", "measure", "true", "logged", "corrected", "covered", "width"]
-    columns += ["gain: true", "corrected", "covered", "width"]
-    text = (
-        f"{sets} sets in which so many samples on average, and one at least, are positive. True: mean of the expected "
-        "value at the threshold that the set chose. Logged, corrected: mean of the logged value and of the estimate of "
-        '`ThresholdSweep.interval("value")`, less the true one. Gain: the same of `ThresholdSweep.gain`, over a '
-        "threshold of 0.5, which is the mean score of negatives."
-    )
-    about = (
-        "The same where nothing can be gained: scores are shifted so that 0.5 is the best threshold of the population."
-    )
-    return f"## Chosen thresholds\n\n{text}\n\n{markdown(columns, rows)}\n\n{about}\n\n{markdown(columns, none)}"
-
-
+@table("thresholds", THRESHOLD, [(*case, name, False) for case in FEW_POSITIVES for name in CHOSEN_BY], 150)
+@table("no_gain", THRESHOLD, [(*case, name, True) for case in NO_GAIN for name in CHOSEN_BY], 28)
 def of_chosen(
     sets: int, family: str, area: float, positives: int, size: int, name: str, none: bool = False
-) -> list[str]:
-    """Row of the table of chosen thresholds; with ``none`` a threshold of 0.5 is the best one."""
+) -> list[float]:
+    """True value at the chosen threshold, bias as logged and corrected, coverage and width; then those of its gain.
+
+    The gain is over a threshold of .5, which is the mean score of negatives; with ``none`` it is the best threshold of
+    the population. At least one sample is positive.
+    """
     rng, scores, share = np.random.default_rng(torch.initial_seed()), scores_of(family, area), positives / size
     measure, best = CHOSEN_BY[name], 0.0
 
@@ -1438,77 +1157,41 @@ def of_chosen(
         row = (true, logged["value"] - true, value.estimate - true, covered[0], value.high - value.low)
         row = (*row, true_gain, gain.estimate - true_gain, covered[1], gain.high - gain.low)
         found.append(torch.tensor([float(each) for each in row]))
-    means = torch.stack(found).mean(0).tolist()
-    shown = [f"{mean:{form}}" for mean, form in zip(means, (*GIVEN, *GIVEN[:1], *GIVEN[2:]), strict=True)]
-    return [family, f"{area:g}", f"{positives} of {size}", name, *shown]
-
-
-GIVEN = (".3f", "+.3f", "+.3f", ".3f", ".2f")  # forms of the columns of a value: true, biases, coverage, width
+    return torch.stack(found).mean(0).tolist()
 
 
 # --- promises -------------------------------------------------------------------------------------------------------
 
 
-class Promised(NamedTuple):
-    """A population of scores, and what is promised of it."""
-
-    family: str
-    area: float
-    negatives: int
-    positives: int
-    limits: Mapping[str, float]
-    sure: float = 0.9
-    objective: str = "recall"  # or another measure, or "costs"
-    step: float = 0.0  # to which scores are rounded down
-
-
-PROMISES = (
-    Promised("normal", 0.92, 970, 30, {"recall": 0.8}, objective="precision"),
-    Promised("normal", 0.5, 970, 30, {"recall": 0.8}, 0.95, "precision"),
-    Promised("heavy tails", 0.9, 300, 10, {"recall": 0.6}, 0.8, "precision"),
-    Promised("normal", 0.92, 900, 100, {"alerts": 0.05}),
-    Promised("normal", 0.92, 900, 100, {"specificity": 0.95}),
-    Promised("normal", 0.98, 900, 100, {"precision": 0.5}),
-    Promised("normal", 0.98, 900, 100, {"precision": 0.9}),
-    Promised("normal", 0.92, 900, 100, {"precision": 0.5}),
-    Promised("normal", 0.92, 900, 100, {"precision": 0.5}, step=0.5),
-    Promised("normal", 0.76, 900, 100, {"precision": 0.5}),
-    Promised("normal", 0.98, 990, 10, {"precision": 0.5}),
-    Promised("normal", 0.92, 990, 10, {"precision": 0.5}),
-    Promised("heavy tails", 0.95, 1900, 100, {"precision": 0.4}, 0.8),
-    Promised("heavy tails", 0.95, 1900, 100, {"precision": 0.55}, 0.8),
-    Promised("normal", 0.5, 710, 290, {"precision": 0.3}, 0.95),
-    Promised("normal", 0.5, 380, 20, {"precision": 0.051}, 0.8),
-    Promised("normal", 0.92, 900, 100, {"npv": 0.98}, objective="specificity"),
-    Promised("normal", 0.92, 900, 100, {"accuracy": 0.91}),
-    Promised("normal", 0.92, 900, 100, {"f1": 0.5}),
-    Promised("normal", 0.85, 600, 400, {"iou": 0.5}),
-    Promised("normal, 0.6 first", 0.64, 900, 100, {"f1": 0.66}),
-    Promised("normal, 0.6 first", 0.64, 900, 100, {"f1": 0.74}),
-    Promised("normal, 0.5 first", 0.8, 4900, 100, {"f1": 0.55}),
-    Promised("normal", 0.97, 950, 50, {"f1": 0.66}),
-    Promised("normal", 0.5, 710, 290, {"f1": 0.451}, 0.8),
-    Promised("normal", 0.92, 900, 100, {"recall": 0.6, "precision": 0.5}, objective="f1"),
-    Promised("normal", 0.92, 900, 100, {"recall": 0.63, "precision": 0.59}, objective="f1"),
-    Promised("normal", 0.92, 3600, 400, {"recall": 0.6, "precision": 0.57}, 0.8, "costs"),
-    Promised("normal", 0.92, 900, 100, {"recall": 0.8, "alerts": 0.2}, objective="f1"),
-    Promised("normal", 0.5, 900, 100, {"alerts": 0.05, "precision": 0.101}, 0.8),
-)
-
-
-def promises(quick: bool, run: Run) -> str:
-    """How often limits are promised, and how often wrongly."""
-    sets = 20 if quick else 400
-    rows = run("promises", kept_promises, [(sets, *case) for case in PROMISES])
-    columns = ["scores", "AUC", "samples", "limits", "best by", "sure", "promised", "wrong", "recall"]
-    text = (
-        f"{sets} samples each, of so many negatives and positives on average. Promised: share of the samples for which "
-        "`ThresholdSweep.best(..., sure=)` finds a threshold. Wrong: share of all samples for which it finds one where "
-        "a limit does not hold, which should be 1 - sure or less. Recall: mean true recall at the thresholds found."
+PROMISES: tuple[tuple[Any, ...], ...] = tuple(  # scores, area, negatives, positives, limits, sure, best by, step
+    (family, area, *sizes, limits, sure, best, step)
+    for family, area, sizes, sure, best, step, several in (
+        ("normal", 0.92, (970, 30), 0.9, "precision", 0.0, [{"recall": 0.8}]),
+        ("normal", 0.5, (970, 30), 0.95, "precision", 0.0, [{"recall": 0.8}]),
+        ("heavy tails", 0.9, (300, 10), 0.8, "precision", 0.0, [{"recall": 0.6}]),
+        ("normal", 0.92, (900, 100), 0.9, "recall", 0.0, [{"alerts": 0.05}, {"specificity": 0.95}]),
+        ("normal", 0.98, (900, 100), 0.9, "recall", 0.0, [{"precision": 0.5}, {"precision": 0.9}]),
+        *(("normal", 0.92, (900, 100), 0.9, "recall", step, [{"precision": 0.5}]) for step in (0.0, 0.5)),
+        ("normal", 0.76, (900, 100), 0.9, "recall", 0.0, [{"precision": 0.5}]),
+        *(("normal", area, (990, 10), 0.9, "recall", 0.0, [{"precision": 0.5}]) for area in (0.98, 0.92)),
+        ("heavy tails", 0.95, (1900, 100), 0.8, "recall", 0.0, [{"precision": 0.4}, {"precision": 0.55}]),
+        ("normal", 0.5, (710, 290), 0.95, "recall", 0.0, [{"precision": 0.3}]),
+        ("normal", 0.5, (380, 20), 0.8, "recall", 0.0, [{"precision": 0.051}]),
+        ("normal", 0.92, (900, 100), 0.9, "specificity", 0.0, [{"npv": 0.98}]),
+        ("normal", 0.92, (900, 100), 0.9, "recall", 0.0, [{"accuracy": 0.91}, {"f1": 0.5}]),
+        ("normal", 0.85, (600, 400), 0.9, "recall", 0.0, [{"iou": 0.5}]),
+        ("normal, 0.6 first", 0.64, (900, 100), 0.9, "recall", 0.0, [{"f1": 0.66}, {"f1": 0.74}]),
+        ("normal, 0.5 first", 0.8, (4900, 100), 0.9, "recall", 0.0, [{"f1": 0.55}]),
+        ("normal", 0.97, (950, 50), 0.9, "recall", 0.0, [{"f1": 0.66}]),
+        ("normal", 0.5, (710, 290), 0.8, "recall", 0.0, [{"f1": 0.451}]),
+        ("normal", 0.92, (900, 100), 0.9, "f1", 0.0, [{"recall": 0.6, "precision": 0.5}]),
+        ("normal", 0.92, (900, 100), 0.9, "f1", 0.0, [{"recall": 0.63, "precision": 0.59}]),
+        ("normal", 0.92, (3600, 400), 0.8, "costs", 0.0, [{"recall": 0.6, "precision": 0.57}]),
+        ("normal", 0.92, (900, 100), 0.9, "f1", 0.0, [{"recall": 0.8, "alerts": 0.2}]),
+        ("normal", 0.5, (900, 100), 0.8, "recall", 0.0, [{"alerts": 0.05, "precision": 0.101}]),
     )
-    return f"## Promises\n\n{text}\n\n{markdown(columns, rows)}"
-
-
+    for limits in several
+)
 ELSEWHERE: tuple[tuple[Any, ...], ...] = tuple(  # limits, and the measure that prefers thresholds just within them
     ("normal", 0.86, negatives, positives, {name: floor}, 0.9, best, 0.0, share)
     for negatives, positives, share, name, best, floors in (
@@ -1522,16 +1205,8 @@ ELSEWHERE: tuple[tuple[Any, ...], ...] = tuple(  # limits, and the measure that 
 )
 
 
-def promises_elsewhere(quick: bool, run: Run) -> str:
-    """How often limits are promised for another prevalence, and how often wrongly."""
-    sets = 20 if quick else 200
-    rows = run("promises elsewhere", kept_promises, [(sets, *case) for case in ELSEWHERE])
-    rows = [[*row[:3], f"{case[-1]:g}", *row[3:]] for row, case in zip(rows, ELSEWHERE, strict=True)]
-    columns = ["scores", "AUC", "samples", "prevalence", "limits", "best by", "sure", "promised", "wrong", "recall"]
-    text = f"{sets} samples each, as above; limits are those in a population with another share of positives."
-    return f"## Promises at another prevalence\n\n{text}\n\n{markdown(columns, rows)}"
-
-
+@table("promises", f"{LIMITS} | promised, wrong, recall", PROMISES, 400, seed=11)
+@table("promises_elsewhere", f"{LIMITS}, prevalence | promised, wrong, recall", ELSEWHERE, 200)
 def kept_promises(
     sets: int,
     family: str,
@@ -1543,8 +1218,11 @@ def kept_promises(
     objective: str,
     step: float,
     prevalence: float | None = None,
-) -> list[str]:
-    """Row of the table of promises."""
+) -> list[float]:
+    """Share of samples for which `ThresholdSweep.best(..., sure=)` finds a threshold, and for which a wrong one.
+
+    Wrong: a limit does not hold at the threshold, which should be so in 1 - sure or less. Recall: mean at thresholds.
+    """
     rng, scores, size = np.random.default_rng(torch.initial_seed()), scores_of(family, area), negatives + positives
     floors, alerts = {name: bound for name, bound in limits.items() if name != "alerts"}, limits.get("alerts")
     costs = [[0, 1], [negatives / positives, 0]] if objective == "costs" else None
@@ -1571,10 +1249,7 @@ def kept_promises(
         found = [[total * (1 - rate), total * rate] for total, rate in zip(there, rates, strict=True)]
         wrong += not all(holds(name, bound, torch.tensor(found)) for name, bound in limits.items())
         recalls.append(rates[1])
-    row = [family + f", steps of {step:g}" * bool(step), f"{area:g}", f"{negatives}, {positives}"]
-    row += [", ".join(f"{name} {'<=' if name == 'alerts' else '>='} {bound:g}" for name, bound in limits.items())]
-    row += [objective, f"{sure:g}", f"{len(recalls) / sets:.3f}", f"{wrong / sets:.3f}"]
-    return [*row, f"{np.mean(recalls):.2f}" if recalls else "-"]
+    return [len(recalls) / sets, wrong / sets, mean(recalls)]
 
 
 def holds(name: str, bound: float, counts: Tensor) -> bool:
@@ -1594,8 +1269,7 @@ LOGITS = torch.linspace(-8, 6, 199, dtype=torch.float64)
 SWEPT = {"f1": partial(imbtorch.f_score, average="binary"), "balanced_accuracy": imbtorch.balanced_accuracy}
 
 
-@dataclass(frozen=True)
-class Scored:
+class Scored(NamedTuple):
     """Patients of 20 samples with calibrated logits of two normal classes 1.5 standard deviations apart.
 
     Attributes:
@@ -1631,26 +1305,15 @@ class Scored:
         return rows * torch.tensor([[1 - self.prevalence], [self.prevalence]])
 
 
-def sweeps_of_clusters(quick: bool, run: Run) -> str:
-    """Coverage of what sweeps say of thresholds and areas, with and without clusters."""
-    sets = 20 if quick else 200
-    kinds = [Scored(number, alone, 0.3 if alone else 0.1, 0.5) for number in (10, 30, 100) for alone in (True, False)]
-    kinds += [Scored(number, True, 0.1, 0.5) for number in (10, 30)]
-    kinds += [Scored(30, True, 0.3, within) for within in (0.0, 0.9)]
-    rows = run("sweeps of clusters", swept_patients, [(sets, kind) for kind in (kinds[:2] if quick else kinds)])
-    about = ["patients", "classes of a patient", "positives", "within", "AUC", "AP"]
-    names = [f"{name}: {what}" for name in ("F1", "BA") for what in ("value", "gain")]
-    text = (
-        f"Coverage of `ThresholdSweep(clusters=True)` on {sets} sets each, except sets without a class. Patients have "
-        "20 samples. True values are those of the population, at the chosen threshold. Within: share of the variance "
-        "of a class's scores that patients explain. The last column is without clusters."
-    )
-    columns = [*about, *names, "AUC, independent"]
-    return f"## Sweeps with clusters\n\n{text}\n\n{markdown(columns, rows)}"
+PATIENTS = [*(Scored(number, alone, 0.3 if alone else 0.1, 0.5) for number in (10, 30, 100) for alone in (True,
+    False)), *(Scored(number, True, 0.1, 0.5) for number in (10, 30)), *(Scored(30, True, 0.3, within) for within in
+    (0.0, 0.9))]  # fmt: skip
 
 
-def swept_patients(sets: int, kind: Scored) -> list[str]:
-    """Row of the table of sweeps with clusters."""
+@table("sweeps_of_clusters", "patients, one-class, positives, within | covered AUC, covered AP, covered F1, "
+    "covered gain of F1, covered BA, covered gain of BA, independent AUC", one(PATIENTS), 200)  # fmt: skip
+def swept_patients(sets: int, kind: Scored) -> list[float]:
+    """Coverage of areas, values and gains at the chosen threshold, and of AUC without clusters."""
     areas = true_areas((stats.norm(), stats.norm(1.5)), kind.prevalence)
     held: dict[str, list[bool]] = {}
     random = generator()
@@ -1676,8 +1339,7 @@ def swept_patients(sets: int, kind: Scored) -> list[str]:
         note("ap", sweep.interval("average_precision"), areas[1])
     order = ["auc", "ap", "value of f1", "gain of f1", "value of balanced_accuracy", "gain of balanced_accuracy"]
     order += ["auc, independent"]
-    about = [f"{kind.patients}", "one" if kind.alone else "both", f"{kind.prevalence:g}", f"{kind.within:g}"]
-    return [*about, *(f"{np.mean(held[name]):.3f}" for name in order)]
+    return [mean(held[name]) for name in order]
 
 
 # --- seeds ----------------------------------------------------------------------------------------------------------
@@ -1690,57 +1352,17 @@ TRAINED = {  # test samples and recall of each class
         (0.92, 0.9, 0.88, 0.85, 0.8, 0.78, 0.75, 0.72, 0.7, 0.65),
     ),
 }
-OVER_SEEDS: Measures = {
-    "BA": imbtorch.balanced_accuracy,
-    "macro F1": partial(imbtorch.f_score, average="macro"),
-    "IAM": imbtorch.imbalance_accuracy,
-}
 
 
-def seeds(quick: bool, run: Run) -> str:
-    """Coverage of means over seeds, and of differences of two models that are equally good."""
-    sets = 4 if quick else 150
-    rows = run("seeds", over_seeds, [(sets, *case) for case in product(TRAINED, (3, 5, 10), (0.0, 0.01, 0.03))])
-    columns = ["classes", "seeds", "deviation"]
-    columns += [f"{name}: {what}" for name in OVER_SEEDS for what in ("mean", "shared", "own")]
-    text = (
-        f"{sets} sets. A model errs where a normal number of the sample (variance 1), common to its seeds, and one of "
-        "sample and seed (variance 1) fall below a bound. The recalls of a seed deviate together by a normal number of "
-        "this standard deviation. Mean: how often the interval of `over_runs` covers the expected value for new seeds "
-        "and new samples. Shared and own: how often that of the difference of two models of equal expectation covers "
-        "0, if both have the same number of each sample, and if each has its own."
-    )
-    about = (
-        f"{sets} sets. Recalls of the rare classes (all classes of ten, and .95 of the frequent one of two) differ "
-        "between both models. A model errs where a normal number is too high; the shared part of its variance belongs "
-        "to the sample and is common to all seeds of both models. How often the interval of the difference covers the "
-        "true one, and its mean width."
-    )
-    unequal = run("unequal seeds", over_unequal_seeds, [(sets, *case) for case in UNEQUAL_SEEDS])
-    measured = [f"{name}: {what}" for name in OVER_SEEDS for what in ("difference", "width")]
-    clustered_ = run("seeds of clusters", over_clusters, [(2 * sets // 3, *case) for case in CLUSTERED_SEEDS])
-    about_clusters = (
-        f"{2 * sets // 3} sets of clusters of ten samples, five seeds; a quarter of the samples is positive. A cluster "
-        "has samples of both classes, or of one. The shares of the variance are those of the cluster and class, of "
-        "these and the model, and of the sample; the rest belongs to sample and seed."
-    )
-    names = ["mean", "difference", "mean without ids"]
-    return "\n\n".join(
-        [
-            f"## Means over seeds\n\n{text}\n\n{markdown(columns, rows)}",
-            f"### Unequal models over seeds\n\n{about}",
-            markdown(["classes", "rare", "recall of a", "of b", "shared", "seeds", "deviation", *measured], unequal),
-            f"### Seeds and clusters\n\n{about_clusters}",
-            markdown(
-                ["clusters", "classes of one", "a", "b", "parts", *(f"{m}: {n}" for m in OVER_SEEDS for n in names)],
-                clustered_,
-            ),
-        ]
-    )
+@table("seeds", "classes, seeds, deviation" + columns_of("covered {} mean, covered {} shared, covered {} own"),
+    product(TRAINED, (3, 5, 10), (0.0, 0.01, 0.03)), 150)  # fmt: skip
+def over_seeds(sets: int, name: str, number: int, deviation: float) -> list[float]:
+    """Coverage of means over seeds, and of differences of two models that are equally good.
 
-
-def over_seeds(sets: int, name: str, number: int, deviation: float) -> list[str]:
-    """Row of the table of seeds."""
+    A model errs where a normal number of the sample, common to its seeds, and one of sample and seed fall below a
+    bound. The recalls of a seed deviate together. Mean: for new seeds and new samples. Shared and own: of two models
+    that have the same numbers of samples, and numbers of their own.
+    """
     samples, recalls = (torch.tensor(each, dtype=torch.float64) for each in TRAINED[name])
     size, grid = len(samples), torch.tensor(stats.norm.ppf((np.arange(400) + 0.5) / 400)) * deviation
 
@@ -1766,7 +1388,7 @@ def over_seeds(sets: int, name: str, number: int, deviation: float) -> list[str]
             mean, difference = found.models["a"], found.differences["a", "b"]
             covered[each, "mean"] += bool(mean.low <= true[each] <= mean.high) * (not own)
             covered[each, "own" if own else "shared"] += bool(difference.low <= 0 <= difference.high)
-    return [name, str(number), f"{deviation:g}", *(f"{each / sets:.3f}" for each in covered.values())]
+    return [each / sets for each in covered.values()]
 
 
 RARE_SEEDS = ((8, 0.97, 0.87), (15, 0.97, 0.87), (15, 0.8, 0.6), (40, 0.995, 0.95))
@@ -1778,10 +1400,16 @@ UNEQUAL_SEEDS = (  # classes, samples of the rarest, recalls of both models, sha
 )
 
 
+@table("unequal_seeds", "classes, rare, recall of a, recall of b, shared, seeds, deviation" +
+    columns_of("covered {}, {} width"), UNEQUAL_SEEDS, 150)  # fmt: skip
 def over_unequal_seeds(
     sets: int, size: int, rare: int, first: float, second: float, shared: float, number: int, deviation: float
-) -> list[str]:
-    """Row of the table of unequal models."""
+) -> list[float]:
+    """Coverage and width of the difference of two models over seeds.
+
+    Recalls are those of the rare classes (all of ten classes, and .95 of the frequent one of two). A model errs where a
+    normal number is too high, of which the shared part belongs to the sample.
+    """
     samples = torch.tensor([250 - rare, rare])
     if size > 2:
         samples = torch.logspace(2, math.log10(rare), size).round().long()
@@ -1809,8 +1437,7 @@ def over_unequal_seeds(
             interval = over_runs(runs, target, measure, num_classes=size, draws=400).differences["a", "b"]
             row += [inside(interval, true[name]), (interval.high - interval.low).item()]
         found.append(row)
-    about = [str(size), str(rare), f"{first:g}", f"{second:g}", f"{shared:g}", str(number), f"{deviation:g}"]
-    return [*about, *(f"{each:.3f}" for each in np.mean(found, 0))]
+    return means(found)
 
 
 CLUSTERED_SEEDS = tuple(  # clusters, of one class, recalls of both models, parts of the variance
@@ -1825,10 +1452,16 @@ CLUSTERED_SEEDS = tuple(  # clusters, of one class, recalls of both models, part
 )
 
 
+@table("seeds_of_clusters", "clusters, one-class, recalls, parts" +
+    columns_of("covered {} mean, covered {} difference, independent {} mean"), CLUSTERED_SEEDS, 100)  # fmt: skip
 def over_clusters(
     sets: int, number: int, apart: bool, recalls: tuple[tuple[float, ...], ...], parts: tuple[float, ...]
-) -> list[str]:
-    """Row of the table of seeds and clusters."""
+) -> list[float]:
+    """Coverage of means and differences of five seeds in clusters of ten samples, and of means without ids.
+
+    A quarter of the samples is positive. Parts of the variance are those of the cluster and class, of these and the
+    model, and of the sample; the rest belongs to sample and seed.
+    """
     shares = torch.tensor([0.75, 0.25])
     expected_of = [expected(shares.double(), torch.tensor(each).double(), False) for each in recalls]
     values = [{name: measure(each) for name, measure in OVER_SEEDS.items()} for each in expected_of]
@@ -1854,28 +1487,21 @@ def over_clusters(
                 inside(alone.models["a"], true[0]),
             ]
         found.append(row)
-    about = [str(number), "one" if apart else "both", *(", ".join(f"{x:g}" for x in each) for each in recalls)]
-    return [*about, " ".join(f"{100 * each:g}" for each in parts), *(f"{each:.3f}" for each in np.mean(found, 0))]
+    return means(found)
 
 
 # --- scores of two models -------------------------------------------------------------------------------------------
 
 
-def paired_scores(quick: bool, run: Run) -> str:
-    """Coverage of differences of AUC and average precision of two models."""
-    sets, sizes = 4 if quick else 200, ((5, 200), (20, 200), (20, 1000), (100, 1000))
-    shifts = ((1.0, 1.0), (1.5, 1.0), (2.5, 1.0), (3.0, 2.5), (4.0, 4.0))
-    rows = run("paired scores", of_two_models, [(sets, *size, *shift) for size, shift in product(sizes, shifts)])
-    columns = ["positives", "negatives", "AUC of a", "AUC of b", "AUC covered", "width", "AP covered", "width"]
-    text = (
-        f"{sets} sets. Scores of both models are normal with variance 1, of which .8 are common to both; positives are "
-        "shifted. Covered: how often the interval of `paired_compare` covers the true difference."
-    )
-    return f"## Scores of two models\n\n{text}\n\n{markdown(columns, rows)}"
+TWO_SIZES = ((5, 200), (20, 200), (20, 1000), (100, 1000))
+TWO_SHIFTS = ((1.0, 1.0), (1.5, 1.0), (2.5, 1.0), (3.0, 2.5), (4.0, 4.0))
 
 
-def of_two_models(sets: int, positives: int, negatives: int, *shifts: float) -> list[str]:
-    """Row of the table of scores of two models."""
+@table("paired_scores",
+    "positives, negatives, shift of a, shift of b | AUC of a, AUC of b, covered AUC, AUC width, covered AP, AP width",
+    [(*size, *shift) for size, shift in product(TWO_SIZES, TWO_SHIFTS)], 200)  # fmt: skip
+def of_two_models(sets: int, positives: int, negatives: int, *shifts: float) -> list[float]:
+    """Coverage and width of differences of areas; .8 of the variance of scores is common, positives are shifted."""
     target = (torch.arange(positives + negatives) < positives).long()
     cuts, share = np.linspace(-8, 8 + max(shifts), 20_001), positives / (positives + negatives)
     areas_, precisions = [stats.norm.cdf(shift / math.sqrt(2)) for shift in shifts], []
@@ -1883,7 +1509,7 @@ def of_two_models(sets: int, positives: int, negatives: int, *shifts: float) -> 
         hit, alarm = stats.norm.sf(cuts - shift), stats.norm.sf(cuts)
         precision = share * hit / np.maximum(share * hit + (1 - share) * alarm, 1e-300)
         precisions.append(-np.trapezoid(precision, hit))
-    row = [str(positives), str(negatives), *(f"{each:.3f}" for each in areas_)]
+    row = list(areas_)
     for name, (one, other) in (("auc", areas_), ("average_precision", precisions)):
         covered, width = 0, 0.0
         for _ in range(sets):
@@ -1892,7 +1518,7 @@ def of_two_models(sets: int, positives: int, negatives: int, *shifts: float) -> 
             found = paired_compare(name, a, b, target, draws=400).difference
             covered += bool(found.low <= one - other <= found.high)
             width += (found.high - found.low).item() / sets
-        row += [f"{covered / sets:.3f}", f"{width:.3f}"]
+        row += [covered / sets, width]
     return row
 
 
@@ -1937,11 +1563,6 @@ class Alike(NamedTuple):
         """Values ``[M, 3]`` of the models."""
         return three_measures(expected(torch.tensor([1 - self.positive, self.positive]), recalls, False).double())
 
-    def row(self) -> list[str]:
-        """First cells of a row."""
-        names = ["one class" if self.apart else "both", "Zipf" if self.zipf else "equal"]
-        return [f"{self.clusters}", f"{self.size}", " ".join(f"{100 * each:g}" for each in self.parts), *names]
-
 
 def three_measures(counts: Tensor) -> Tensor:
     """Values ``[..., 3]``."""
@@ -1956,48 +1577,19 @@ OF_EPOCHS = [Alike(*size, *rest) for size, *rest in product(SIZES, (EQUAL, OWN, 
 OF_PAIRS = [
     Alike(*size, *rest) for size, *rest in product(SIZES, (EQUAL, SAME, CORRELATED, SINGLE), (False, True))
 ] + UNEQUAL
-MODELS = {
-    "equal": torch.tensor([[0.85, 0.65], [0.85, 0.65]]),
-    "different": torch.tensor([[0.9, 0.6], [0.8, 0.8]]),
-    "high": torch.tensor([[0.98, 0.9], [0.97, 0.95]]),
-}
+MODELS = {"equal": torch.tensor([[0.85, 0.65], [0.85, 0.65]]), "different": torch.tensor([[0.9, 0.6], [0.8, 0.8]]),
+    "high": torch.tensor([[0.98, 0.9], [0.97, 0.95]])}  # fmt: skip
 
 
-def kept(quick: bool, run: Run) -> str:
-    """Coverage of select_epoch and paired_compare with clusters."""
-    sets, pairs = (4, 4) if quick else (100, 150)
-    epochs = [(sets, kind, "stay") for kind in OF_EPOCHS] + [(sets, kind, "learn") for kind in OF_EPOCHS[6:12]]
-    of_epochs = run("epochs of clusters", chosen_of_clusters, epochs[:4] if quick else epochs)
-    jobs = [(pairs, kind, name) for kind, name in product(OF_PAIRS, MODELS)]
-    of_pairs = run("pairs of clusters", compared_of_clusters, jobs[:6] if quick else jobs)
-    about = ["clusters", "samples", "parts", "classes", "sizes"]
-    names = ["BA", "macro F1", "IAM"]
-    return "\n\n".join(
-        [
-            "## Clusters where predictions are kept",
-            "A quarter of the samples is positive; a cluster holds samples of both classes, in shares that vary, or of "
-            "one. Parts: percentages of the variance of a sample's difficulty that belong to its cluster and class, to "
-            "these and the model, to the sample, and to the sample and the model; without the last two the samples of "
-            "a class in a cluster are equal. Sets without one of the classes are left out.",
-            f"`select_epoch(cluster=ids)`, {sets} sets, 30 epochs, 40 divisions, 400 draws. Recalls stay at .85 and "
-            ".6, or learn from .9 and .3 to .85 and .7. Coverage of the interval, mean excess of the value and of the "
-            "corrected value of balanced accuracy, how often the best epoch is among the indistinguishable ones and "
-            "the shortfall holds, and the coverage without ids.",
-            markdown(
-                [*about, "recalls", *names, "BA: value", "corrected", "best among", "shortfall", "BA without ids"],
-                of_epochs,
-            ),
-            f"`paired_compare(cluster=ids)`, {pairs} sets, 600 draws. Recalls of both models are .85 and .65 (equal), "
-            ".9 and .6 against .8 and .8 (different), or .98 and .9 against .97 and .95 (high). Coverage of the "
-            "difference, its mean width over 3.92 standard deviations of the difference (balanced accuracy), mean "
-            "probability of the likelier model (said) and how often it is better (true), and the coverage without ids.",
-            markdown([*about, "models", *names, "BA: width", "said", "true", "BA without ids"], of_pairs),
-        ]
-    )
+@table("epochs_of_clusters",
+    f"{KIND}, recalls | {THREE}, BA bias, BA corrected bias, best among, shortfall holds, independent BA", [(kind,
+    "stay") for kind in OF_EPOCHS] + [(kind, "learn") for kind in OF_EPOCHS[6:12]], 100)  # fmt: skip
+def chosen_of_clusters(sets: int, kind: Alike, shape: str) -> list[float]:
+    """Coverage of `select_epoch(cluster=ids)` among 30 epochs, biases, sets of epochs, and coverage without ids.
 
-
-def chosen_of_clusters(sets: int, kind: Alike, shape: str) -> list[str]:
-    """Row of the table of choices."""
+    Recalls stay at .85 and .6, or learn from .9 and .3 to .85 and .7. Best among: the best epoch is one of the
+    indistinguishable ones; within: the worst of them is below the best by the shortfall at most.
+    """
     time = torch.linspace(0, 1, 30).unsqueeze(-1)
     ends = ([0.85, 0.6], [0.85, 0.6]) if shape == "stay" else ([0.9, 0.3], [0.85, 0.7])
     recalls = torch.tensor(ends[0]) + time * (torch.tensor(ends[1]) - torch.tensor(ends[0]))
@@ -2017,16 +1609,13 @@ def chosen_of_clusters(sets: int, kind: Alike, shape: str) -> list[str]:
         row += [choices[0].value - true[0], (choices[0].corrected or 0.0) - true[0]]
         row += [int(truth[:, 0].argmax()) in choices[0].indistinguishable, best - worst <= choices[0].shortfall + 1e-9]
         found.append([*row, inside(alone.interval, truth[alone.epoch, 0].item())])
-    return [*kind.row(), shape, *(f"{each:.3f}" for each in np.mean(found, 0))]
+    return means(found)
 
 
-def inside(interval: Interval | None, value: float) -> bool:
-    assert interval is not None
-    return interval.low.item() <= value <= interval.high.item()
-
-
-def compared_of_clusters(sets: int, kind: Alike, models: str) -> list[str]:
-    """Row of the table of pairs."""
+@table("pairs_of_clusters", f"{KIND}, models | {THREE}, BA width, said, true, independent BA", product(OF_PAIRS,
+    MODELS), 150)  # fmt: skip
+def compared_of_clusters(sets: int, kind: Alike, models: str) -> list[float]:
+    """Coverage of `paired_compare(cluster=ids)`, width over 3.92 deviations, probabilities, coverage without ids."""
     true = kind.truth(MODELS[models]).diff(dim=0)[0].neg()
     found, differences = [], []
     for _ in range(sets):
@@ -2041,25 +1630,59 @@ def compared_of_clusters(sets: int, kind: Alike, models: str) -> list[str]:
         right = float((chance >= 0.5) == bool(true[0] > 0)) if true[0] else math.nan
         found.append([*held[0].tolist(), width, max(chance, 1 - chance), right, held[1][0].item()])
         differences.append(with_ids.difference.estimate[0].item())
-    means, spread = np.mean(np.array(found, float), 0), 3.92 * np.std(differences)
-    row = [*means[:3], means[3] / spread if spread else math.nan, *means[4:]]
-    return [*kind.row(), models, *(("-" if math.isnan(each) else f"{each:.3f}") for each in row)]
+    spread, row = 3.92 * np.std(differences), means(found)
+    return [*row[:3], row[3] / spread if spread else math.nan, *row[4:]]
 
 
-# --- running --------------------------------------------------------------------------------------------------------
+# --- simulations ----------------------------------------------------------------------------------------------------
+
+for _name, _columns, _function, _cells, _sets, _seed in (
+    ("epochs", epochs_.COLUMNS, epochs_.of_epochs, epochs_.CELLS, 40, 1),
+    ("few_hits", epochs_.FEW_HITS, epochs_.few_hits, epochs_.FEW, 40, 1),
+    ("gains", gains_.COLUMNS, gains_.of_measures, gains_.CELLS, 100, 0),
+    ("rare_gains", gains_.RARE_COLUMNS, gains_.of_rare, gains_.RARE, 200, 0),
+):
+    table(_name, _columns, _cells, _sets, _seed, takes_seed=True)(_function)
+OF_INTERVALS = {  # settings and values of the three tables of one simulation
+    "intervals": "K, totals, measure, method | mean, least, width",
+    "intervals_overall": "measure | cells, mean, below 0.93, below 0.85, below 0.75, least",
+    "intervals_least": "K, totals, measure, class, case | covered",
+}
 
 
-class Run(NamedTuple):
-    """Calls a function with each of several tuples of arguments, each from a seed of its own, in many processes."""
+def simulated(name: str, sets: int | None, seed: int | None, pool: ProcessPoolExecutor) -> dict[str, list[list[str]]]:
+    """Header and rows of the files of a table; each cell has a seed of its own, so that processes do not matter."""
+    table = TABLES[name]
+    number, first = sets or table.sets, table.seed if seed is None else seed
+    jobs, title = table.jobs(number, first), name.replace("_", " ")
+    seeds = np.random.SeedSequence([first, *title.encode()]).generate_state(len(jobs)).tolist()
+    found = list(tqdm(pool.map(partial(seeded, table.function), seeds, jobs), title, len(jobs)))
+    if name == "intervals":
+        files = summarised([cell for part in found for cell in part])
+        return {
+            file: [header(OF_INTERVALS[file]), *(with_sets(OF_INTERVALS[file], row, number, first) for row in rows)]
+            for file, rows in files.items()
+        }
+    rows = [header(table.columns)]
+    for cell, job, out in zip(table.cells, jobs, found, strict=True):
+        several = out if isinstance(out[0], list) else [out]
+        rows += [[*settings_of(cell), *(text(each) for each in (job[0], first, *row))] for row in several]
+    return {name: rows}
 
-    pool: ProcessPoolExecutor
-    seed: int
 
-    def __call__(self, title: str, function: Callable[..., Any], jobs: list[tuple[Any, ...]]) -> list[Any]:
-        """Results in the order of the jobs; they do not depend on the number of processes."""
-        seeds = np.random.SeedSequence([self.seed, *title.encode()]).generate_state(len(jobs)).tolist()
-        done = self.pool.map(partial(seeded, function), seeds, jobs)
-        return list(tqdm(done, title, len(jobs)))
+def settings_of(cell: tuple[Any, ...]) -> list[str]:
+    """Settings of a cell as text, those of a kind of clusters one by one."""
+    return [text(each) for part in cell for each in (part if hasattr(part, "_fields") else (part,))]
+
+
+def header(columns: str) -> list[str]:
+    return columns.replace(" | ", ", sets, seed, ").split(", ")
+
+
+def with_sets(columns: str, row: list[Any], sets: int, seed: int) -> list[str]:
+    """Row whose settings are followed by the number of sets and the seed."""
+    place = len(columns.split(" | ", maxsplit=1)[0].split(", "))
+    return [text(each) for each in (*row[:place], sets, seed, *row[place:])]
 
 
 def seeded(function: Callable[..., Any], seed: int, job: tuple[Any, ...]) -> Any:
@@ -2070,54 +1693,150 @@ def seeded(function: Callable[..., Any], seed: int, job: tuple[Any, ...]) -> Any
     return function(*job)
 
 
-SECTIONS: dict[str, Callable[[bool, Run], str]] = {
-    "intervals": intervals,
-    "comparisons": comparisons,
-    "gate": gate,
-    "clusters": clusters,
-    "buckets": buckets,
-    "tails": long_tails,
-    "small": small_classes,
-    "areas": areas,
-    "thresholds": chosen_thresholds,
-    "promises": promises,
-    "elsewhere": promises_elsewhere,
-    "swept": sweeps_of_clusters,
-    "seeds": seeds,
-    "scores": paired_scores,
-    "kept": kept,
+# --- the page -------------------------------------------------------------------------------------------------------
+
+PAGE, FOLDER = HERE / "coverage.md", HERE / "simulated"
+MARKS = "<!-- tables printed by coverage.py --page -->", "<!-- end of tables -->"
+KINDS_OF_INTERVALS = {  # tables whose columns of coverage are read together
+    "value: small classes, long tails": ("small", "tails"),
+    "the same, a class lacks": ("lacking",),
+    "value: clusters, labels": ("clusters", "labels", "buckets", "report_of_labels", "images", "another_population"),
+    "value: odd clusters": ("odd_clusters",),
+    "difference of models": ("comparisons", "differing"),
+    "the same, clusters": ("pairs_of_clusters",),
+    "AUC, average precision": ("areas",),
+    "their differences": ("paired_scores",),
+    "threshold: value, gain": ("thresholds", "no_gain"),
+    "sweep with clusters": ("sweeps_of_clusters",),
+    "gain of tau": ("gains", "rare_gains"),
+    "chosen epoch: value": ("epochs", "better"),
+    "chosen epoch, clusters": ("epochs_of_clusters",),
+    "seeds: mean, difference": ("seeds", "unequal_seeds"),
+    "seeds, clusters": ("seeds_of_clusters",),
 }
+RATES = {  # other columns: what a reader wants of them
+    "gate passes a model that is worse by the margin (aim .05)": ("gate", "not worse"),
+    "the same, at one of 20 looks": ("looks", "one of 20 looks"),
+    "`best(..., sure=.9)` is wrong (aim .1)": ("promises", "wrong"),
+    "bias of a chosen epoch's value": ("epochs", "bias"),
+    "the same, corrected": ("epochs", "corrected bias"),
+    "bias of the gain of a threshold": ("thresholds", "gain bias"),
+    "the same, IAM, nothing to gain": ("no_gain", "gain bias"),
+    "bias of the gain of tau, points": ("gains", "corrected bias"),
+}
+ONLY = {"promises": ("sure", "0.9"), "no_gain": ("measure", "iam")}
+
+
+def cells_in(name: str) -> list[dict[str, str]]:
+    """Rows of a CSV file."""
+    with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def settings(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Columns that name the cells of a file."""
+    keys = list(rows[0])
+    return [*keys[: keys.index("sets")], *(key for key in ("measure",) if key in keys[keys.index("sets") :])]
+
+
+def telling(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """As few of these columns as tell the cells apart."""
+    keys = settings(rows)
+    for key in keys[::-1]:
+        others = [other for other in keys if other != key]
+        if len({tuple(row[other] for other in others) for row in rows}) == len(rows):
+            keys = others
+    return keys
+
+
+def named(row: Mapping[str, str], keys: Sequence[str]) -> str:
+    """Settings as text; those that are no or 0 are left out."""
+    parts = []
+    for key, value in ((key, row[key]) for key in keys if row[key] not in ("", "no", "0")):
+        number = value.replace(".", "").replace(" ", "").isdecimal()
+        parts.append(f"{key} {value}" if number else key if value == "yes" else value)
+    return ", ".join(parts)
+
+
+def covered(row: Mapping[str, str]) -> dict[str, float]:
+    """Column -> coverage by imbtorch."""
+    return {key: float(value) for key, value in row.items() if key.startswith("covered") and value}
+
+
+def weak_cells(limit: float) -> list[list[str]]:
+    """File, settings common to its cells below a limit, and names and coverage of these cells."""
+    rows = []
+    for file in ("intervals_least", *(file for files in KINDS_OF_INTERVALS.values() for file in files)):
+        found, low = cells_in(file), []
+        for row in found:
+            below = [f"{key[8:]} {value:.3f}".strip() for key, value in covered(row).items() if value < limit]
+            low += [(row, ", ".join(below))] if below else []
+        if low:
+            differ = {key for key in settings(found) if len({row[key] for row, _ in low}) > 1 or len(low) == 1}
+            common = [key for key in settings(found) if key not in differ and len({row[key] for row in found}) > 1]
+            keys = [key for key in telling(found) if key in differ]
+            names = "; ".join(f"{named(row, keys)}: {below}" for row, below in low)
+            rows.append([file, f"{named(low[0][0], common)} - {names}" if named(low[0][0], common) else names])
+    return rows
+
+
+def printed() -> str:
+    """Tables of the page, as Markdown."""
+    least = [float(row["covered"]) for row in cells_in("intervals_least")]
+    whole = {row["measure"]: row for row in cells_in("intervals_overall")}["all"]
+    first = ["value: 2 to 50 classes", "intervals", whole["cells"], whole["mean"]]
+    kinds = [[*first, f"from {min(least):.3f}", str(sum(value < 0.9 for value in least))]]
+    for kind, names in KINDS_OF_INTERVALS.items():
+        found = [value for name in names for row in cells_in(name) for value in covered(row).values()]
+        below = sum(value < 0.9 for value in found)
+        row = [kind, ", ".join(names), str(len(found)), f"{mean(found):.3f}"]
+        kinds.append([*row, f"{min(found):.3f}-{max(found):.3g}", str(below)])
+    rates = []
+    for what, (name, column) in RATES.items():
+        key, only = ONLY.get(name, ("sets", ""))
+        found = [float(row[column]) for row in cells_in(name) if row[column] and only in ("", row[key])]
+        rates.append([what, name, str(len(found)), f"{mean(found):.3f}", f"{min(found):.3g} to {max(found):.3g}"])
+    tables = [
+        markdown(["95% interval of", "CSV", "cells", "mean", "range", "< .90"], kinds),
+        "Every cell below .90:\n\n" + markdown(["CSV", "cells"], weak_cells(0.9)),
+        markdown(["other rates", "CSV", "cells", "mean", "range"], rates),
+    ]
+    return "\n\n".join(tables)
+
+
+def markdown(columns: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(line) + " |" for line in (columns, *rows)]
+    return "\n".join([lines[0], "|---" * len(columns) + "|", *lines[1:]])
+
+
+def written(page: str) -> str:
+    """Page whose tables are those that the CSV files print."""
+    above, rest = page.split(MARKS[0])
+    return f"{above}{MARKS[0]}\n\n{printed()}\n\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
 
 
 def main() -> None:
-    """Run the sections that were asked for, all of them by default."""
+    """Simulate the tables that were asked for, or print those of the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, section in SECTIONS.items():
-        parser.add_argument(f"--{name}", action="store_true", help=section.__doc__)
-    parser.add_argument("--quick", action="store_true", help="few test sets and draws; prints instead of writing")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("tables", nargs="*", choices=[*TABLES, []], metavar="table", help=", ".join(TABLES))
+    parser.add_argument("--page", action="store_true", help="write the tables of coverage.md")
+    parser.add_argument("--sets", type=int, help="sets of a cell; prints instead of writing")
+    parser.add_argument("--seed", type=int, help="default: that of the CSV file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".md"))
     given = parser.parse_args()
-    for name in ("prob_conf_mat", "confidenceinterval", "confidence_intervals"):
-        if importlib.util.find_spec(name) is None:
-            print(f"{name} is not installed and left out")
-    chosen = [name for name in SECTIONS if getattr(given, name)] or list(SECTIONS)
-    parts = [
-        "# Coverage of 95% intervals\n\nWritten by `python examples/coverage.py`, whose docstring describes the "
-        "simulations. BA is balanced accuracy, G-mean the geometric mean of the recalls, MCC the Matthews correlation "
-        "coefficient, IAM the imbalance accuracy metric."
-    ]
+    if not given.tables and not given.page:
+        parser.error(f"name tables, or --page: {', '.join(TABLES)}")
     with ProcessPoolExecutor(given.jobs) as pool:
-        run = Run(pool, given.seed)
-        parts += [SECTIONS[name](given.quick, run) for name in chosen]
-    spent = sum(os.times()[:4]) / 60  # of this process and of those that it has waited for
-    parts.append(f"torch {torch.__version__}, seed {given.seed}, {spent:.1f} minutes of processor time.")
-    text = "\n\n".join(parts) + "\n"
-    if given.quick:
-        print(text)
-    else:
-        given.out.write_text(text, encoding="utf-8")
+        for name in given.tables:
+            for file, rows in simulated(name, given.sets, given.seed, pool).items():
+                if given.sets:
+                    print(f"{file}.csv")
+                    csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
+                else:
+                    with (FOLDER / f"{file}.csv").open("w", encoding="utf-8", newline="") as out:
+                        csv.writer(out, lineterminator="\n").writerows(rows)
+    if given.page:
+        PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 from imbtorch.counting.clusters import cluster_ids
-from imbtorch.counting.sampler import ExactBatchSampler
 from imbtorch.counts import Counts, Margins, at_prevalence, margins, merge_classes, one_vs_rest
 from imbtorch.deciding.adjustment_sweep import LogitAdjustmentSweep
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
@@ -23,8 +22,9 @@ from imbtorch.metrics.hand_till import HandTill
 from imbtorch.metrics.single import ConfusionMatrix, ConfusionMatrixMetric
 from imbtorch.predictions.report import report
 from imbtorch.reports.groups import shot_groups
-from imbtorch.reports.opened import open_result
+from imbtorch.reports.opened import merge_results, open_result
 from imbtorch.reports.report import ImbalanceReport
+from imbtorch.sampler import ExactBatchSampler
 from imbtorch.suggestions import PUBLIC_MODULES as _PUBLIC_MODULES
 from imbtorch.suggestions import did_you_mean as _did_you_mean
 from imbtorch.version import __version__ as __version__
@@ -54,6 +54,7 @@ __all__ = [
     "confusion_matrix",
     "margins",
     "merge_classes",
+    "merge_results",
     "one_vs_rest",
     "open_result",
     "report",

@@ -59,7 +59,7 @@ def did_you_mean(value: object, allowed: Iterable[object]) -> str:
     Names of measures have no suggestions but their synonyms: "balanced_accuracy" is no misspelled "imbalance_accuracy".
 
     Args:
-        value: the unknown name; anything but a string gives no suggestion.
+        value: the unknown name; numbers, and anything but a string, give no suggestion.
         allowed: allowed names; anything but strings is skipped.
 
     >>> did_you_mean("sensitivity", ["precision", "recall", "specificity"])
@@ -69,7 +69,7 @@ def did_you_mean(value: object, allowed: Iterable[object]) -> str:
     >>> did_you_mean("sensitivity", ["specificity"])
     ''
     """
-    if not isinstance(value, str):
+    if not isinstance(value, str) or value.lstrip("+-").isdigit():
         return ""
     strings = [name for name in allowed if isinstance(name, str)]
     name = nearest_name(value, strings)

@@ -155,6 +155,25 @@ class Table:
         parts += ["\n".join(f"{bullet}{_marked(note)}" for note in self.notes)] * bool(self.notes)
         return "\n\n".join(parts)
 
+    def to_latex(self) -> str:
+        r"""Return a LaTeX table (package booktabs) for each block, rounded as the text, and the notes as comments.
+
+        >>> print(Table({"class": {"a_1": {"recall": Cell(0.9)}}}).to_latex())
+        \begin{tabular}{lr}
+        \toprule
+        class & recall \\
+        \midrule
+        a\_1 & 0.900 \\
+        \bottomrule
+        \end{tabular}
+        """
+        parts = []
+        for (head, *lines), _ in self._printed():
+            rows = [" & ".join(LATEX.sub(_of_latex, cell) for cell in line) + r" \\" for line in (head, *lines)]
+            rules = rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule", rows[0], r"\midrule"
+            parts.append("\n".join([*rules, *rows[1:], r"\bottomrule", r"\end{tabular}"]))
+        return "\n\n".join([*parts, *(f"% {' '.join(note.split())}" for note in self.notes)])
+
     def _printed(self) -> Iterator[tuple[list[list[str]], str]]:
         """Yield head and rows of each block as text, and a line that counts the rows left out."""
         for kind, rows in self.blocks.items():
@@ -209,6 +228,15 @@ def _text(column: str, value: Any) -> str:
 
 
 MARKDOWN = re.compile(r"([\\`*<|]|(?<!\w)_|_(?!\w))")  # what Markdown takes for a mark
+
+
+LATEX = re.compile(r"[\\{}$&#%_^~]")  # what LaTeX takes for a command
+
+
+def _of_latex(sign: re.Match[str]) -> str:
+    """Return a sign as LaTeX prints it."""
+    names = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    return names.get(sign[0], f"\\{sign[0]}")
 
 
 def _marked(text: str) -> str:

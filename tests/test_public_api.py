@@ -32,12 +32,12 @@ NAMES = {
     + MEASURES
     + """
         Counts ExactBatchSampler LogitAdjustment Margins Threshold at_prevalence cluster_ids confusion_matrix margins
-        merge_classes one_vs_rest open_result report shot_groups
+        merge_classes one_vs_rest merge_results open_result report shot_groups
     """,
     "imbtorch.measures": MEASURES,
     "imbtorch.statistics": """
-        Calibration ChosenEpoch Comparison Interval OperatingPoint Runs Selection
-        beats_baseline bootstrap compare over_runs paired_compare
+        Calibration ChosenEpoch Comparison Interval OperatingPoint Runs RunsByMeasure Selection
+        beats_baseline bootstrap compare compare_predictions over_runs paired_compare
         partial_auc posterior samples_needed select_epoch select_model skill trivial undominated
     """,
     "imbtorch.papers": """

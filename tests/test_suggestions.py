@@ -150,3 +150,8 @@ def test_a_reversed_name_and_a_report_in_place_of_counts_are_told():
         report.plot("iam")
     with pytest.raises(ValueError, match=r"pass torch\.bincount\(labels, minlength=K\)"):
         imbtorch.LogitAdjustmentSweep("iam", torch.tensor([0, 1, 1, 0]))
+
+
+def test_numbers_are_no_misspelled_numbers():
+    for value in ("-1", "10", "+1", "0"):
+        assert did_you_mean(value, ["0", "1", "-1", "100"]) == ""

@@ -137,7 +137,7 @@ def test_jobs_install_what_they_run_in_the_pinned_versions(file, name, job):
 
 def test_the_oldest_versions_are_all_lower_bounds():
     """A new dependency needs its pin in the job that tests the oldest versions."""
-    needed = [*map(Requirement, PROJECT["dependencies"]), *EXTRAS["lightning"], *EXTRAS["plot"]]
+    needed = [*map(Requirement, PROJECT["dependencies"]), *EXTRAS["lightning"], *EXTRAS["plot"], *EXTRAS["files"]]
     bounds = {f"{each.name}=={str(each.specifier).removeprefix('>=')}" for each in needed}
     oldest = WORKFLOWS["versions.yml"]["jobs"]["oldest"]
     pinned = set(WORKFLOWS["versions.yml"]["env"]["OLDEST"].split())

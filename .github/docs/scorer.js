@@ -11,7 +11,7 @@ var Scorer = {
       if (heading) result[1] = `${title} > ${heading}`;
       return score;
     }
-    if (/study|coverage|choosing|papers|changes|adjustments/.test(page) && !page.startsWith("api/")) return score - 40;
+    if (/study|coverage|papers|changes/.test(page) && !page.startsWith("api/")) return score - 40;
     if (!/^Python /.test(description || "")) return score;
     if (/^Python attribute/.test(description)) return score - 20;
     return letters(title.split(".").pop()) === query ? score + 40 : score;

@@ -46,7 +46,7 @@ MEASURES: dict[str, Callable[..., Tensor]] = {
 EPOCHS = ("last", "own", "loss", "accuracy", "mcc", "ap")
 TAUS = np.arange(-16, 25) / 8
 GRID = Grid.of(None, logits=True)
-ODDS = GRID.edges[: len(GRID.thresholds)]  # of the thresholds
+ODDS = GRID.edges  # of the thresholds
 BUCKETS, RESAMPLES = 64, 100
 SIZES, PARTS = (300, 1_000), 3  # drawn from the large pools; and all of it besides
 KEY = ("task", "regime", "size", "rule", "measure")
@@ -257,7 +257,7 @@ def nearest_of_tied(histogram: Tensor, name: str) -> int:
 
 def resampled(histogram: Tensor, name: str) -> int:
     """Place of the threshold that the library chooses today."""
-    return steady_threshold(histogram, GRID.thresholds, MEASURES[name])
+    return steady_threshold(histogram, ODDS, MEASURES[name])
 
 
 def shifted(logs: NDArray[np.generic], log_prior: Array) -> Index:

@@ -48,7 +48,7 @@ from imbtorch.deciding import steady  # noqa: E402
 from imbtorch.deciding.curves import matrices_of  # noqa: E402
 from imbtorch.deciding.histogram import Grid  # noqa: E402
 from imbtorch.deciding.steady import Tried, steady_threshold  # noqa: E402
-from imbtorch.deciding.thresholds import Limit, best_of_tied, log_odds  # noqa: E402
+from imbtorch.deciding.thresholds import Limit, best_of_tied, bounded  # noqa: E402
 
 Array = NDArray[np.float64]
 FIRST, SEEDS, KEEL_SEEDS = 60, 5, 3  # seeds 60 to 64 of new sets, 60 to 62 of KEEL sets
@@ -306,7 +306,7 @@ def steady_within(held: Tensor, measure: Callable[..., Tensor], limits: dict[str
 
     As :func:`imbtorch.deciding.steady.steady_threshold`, with limits in each resample and on all samples.
     """
-    odds = log_odds(THRESHOLDS)
+    odds = bounded(THRESHOLDS.logit())
     every = Tried.of(held, odds)
     tried = every.thinned()
 
@@ -341,8 +341,10 @@ def chosen(held: Tensor, measure: Callable[..., Tensor], limits: dict[str, Limit
     return {
         "half": HALF,
         "lowest": int(values.argmax()),
-        "nearest": int(best_of_tied(values, log_odds(THRESHOLDS))),
-        "steady": steady_within(held, measure, limits) if limits else steady_threshold(held, THRESHOLDS, measure),
+        "nearest": int(best_of_tied(values, bounded(THRESHOLDS.logit()))),
+        "steady": steady_within(held, measure, limits)
+        if limits
+        else steady_threshold(held, THRESHOLDS.logit(), measure),
     }
 
 

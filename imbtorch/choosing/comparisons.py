@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import torch
 from torch import Tensor
 
+from imbtorch.choosing.looks import at_look, level_to_draw, quantile_of_look
 from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
+from imbtorch.choosing.paired_scores import SCORE_MEASURES, compare_scores
 from imbtorch.compat import warn_caller
-from imbtorch.counting.arguments import check_tensor, computed_on_cpu
+from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Measure, check_choice, check_square, ratio
-from imbtorch.deciding.curves import area_interval, average_precision
-from imbtorch.intervals.draws import AGREE, DIFFER, Prior, Totals, chunks, gammas, normal_quantile, worth_of_hits
+from imbtorch.intervals.draws import AGREE, DIFFER, Prior, Totals, chunks, gammas, worth_of_hits
 from imbtorch.intervals.intervals import (
     TOO_NARROW,
     Interval,
@@ -31,116 +32,6 @@ from imbtorch.measures.named import Measured, measure_of_counts, measure_text, m
 from imbtorch.measures.traits import direction_of
 from imbtorch.tables import html_table, wrapped
 from imbtorch.waiting import announced
-
-SCORE_MEASURES = ("auc", "average_precision")
-
-
-def of_scores(preds_a: Tensor, preds_b: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Check the scores of two models, and return their bins and the targets.
-
-    Returns:
-        ``[2, N]`` index of each sample's score among the different scores of a model, ``[N]`` targets as bools, and the
-        number of different scores of each model ``[2]``.
-
-    Raises:
-        ValueError: for shapes that differ, NaN scores, targets other than 0 and 1, and targets of one class.
-        TypeError: for scores that are not floating, and targets that are not integers or bools.
-    """
-    for name, scores in (("preds_a", preds_a), ("preds_b", preds_b)):
-        check_tensor(name, scores)
-        if not scores.is_floating_point():
-            raise TypeError(f"{name} must hold scores for 'auc' and 'average_precision', got {scores.dtype}")
-        if scores.shape != target.shape or target.ndim != 1:
-            raise ValueError(f"{name} and target must be [N], got {list(scores.shape)} and {list(target.shape)}")
-        if bool(scores.isnan().any()):
-            raise ValueError(f"{name} holds NaN in row {int(scores.isnan().int().argmax())}")
-    check_tensor("target", target)
-    if target.is_floating_point():
-        raise TypeError(f"target must hold 0 and 1, got {target.dtype}; use target.long()")
-    positive = target == 1
-    if not bool((positive | (target == 0)).all()) or not 0 < int(positive.sum()) < len(target):
-        raise ValueError("target must hold 0 and 1, and samples of both")
-    found = [torch.unique(scores, return_inverse=True) for scores in (preds_a, preds_b)]
-    return torch.stack([place for _, place in found]), positive, torch.tensor([len(each) for each, _ in found])
-
-
-def histogram_of_ranks(place: Tensor, positive: Tensor, size: int, weight: Tensor) -> Tensor:
-    """Count weights ``[R, N]`` of samples at each of the different scores of one model, ``[R, 2, size]``."""
-    cell = positive.long() * size + place
-    return weight.new_zeros(len(weight), 2 * size).index_add_(1, cell, weight).view(-1, 2, size)
-
-
-def compare_areas(places: Tensor, positive: Tensor, sizes: Tensor, level: float) -> Interval:
-    """Compute the difference of two areas under ROC curves (MOVER with the correlation of DeLong).
-
-    The distances of the bounds of both areas (:func:`~imbtorch.deciding.curves.area_interval`) from their estimates
-    are combined as standard deviations of correlated values are. The correlation is that of the shares of the other
-    class that each sample outranks.
-
-    Source: Zou and Donner (2008), Construction of confidence limits about effect measures; DeLong, DeLong and
-    Clarke-Pearson (1988).
-    """
-    one = torch.ones(1, len(positive), dtype=torch.float64)
-    counted = [
-        histogram_of_ranks(place, positive, int(size), one)[0] for place, size in zip(places, sizes, strict=True)
-    ]
-    a, b = (area_interval(each, level) for each in counted)
-    outranked = torch.stack([_outranked(each, place, positive) for each, place in zip(counted, places, strict=True)])
-    covariance = torch.stack(
-        [torch.cov(outranked[:, of_class]) / max(int(of_class.sum()), 1) for of_class in (positive, ~positive)]
-    ).sum(0)
-    correlation = ratio(covariance[0, 1], (covariance[0, 0] * covariance[1, 1]).sqrt()).nan_to_num().clamp(-1, 1)
-
-    def distance(first: Tensor, second: Tensor) -> Tensor:
-        return (first**2 + second**2 - 2 * correlation * first * second).clamp(min=0).sqrt()
-
-    estimate = a.estimate - b.estimate
-    if torch.equal(*places):  # the same ranks: no difference, whatever the samples
-        return Interval(estimate, estimate, estimate, level, "equal ranks")
-    low = estimate - distance(a.estimate - a.low, b.high - b.estimate)
-    high = estimate + distance(a.high - a.estimate, b.estimate - b.low)
-    return Interval(estimate, low, high, level, "MOVER, DeLong's correlation")
-
-
-def _outranked(histogram: Tensor, place: Tensor, positive: Tensor) -> Tensor:
-    """Return the share of the other class that each sample outranks, ties half; for negatives that outranks them."""
-    totals = histogram.sum(-1, keepdim=True)
-    below = ratio(histogram.cumsum(-1) - histogram / 2, totals)
-    return torch.where(positive, below[0][place], 1 - below[1][place])
-
-
-def compare_average_precisions(
-    places: Tensor,
-    positive: Tensor,
-    sizes: Tensor,
-    draws: int,
-    level: float,
-    generator: torch.Generator | None,
-) -> Interval:
-    """Compute the difference of two average precisions, with percentiles over resamples of each class."""
-
-    def difference(weight: Tensor) -> Tensor:
-        values = [
-            average_precision(histogram_of_ranks(place, positive, int(size), weight))
-            for place, size in zip(places, sizes, strict=True)
-        ]
-        return values[0] - values[1]
-
-    number = len(positive)
-    drawn = []
-    for some in chunks(draws, 4 * number, positive.device):
-        weight = torch.zeros(some, number, dtype=torch.float64)
-        for of_class in (positive, ~positive):
-            members = of_class.nonzero().flatten()
-            chosen = members[torch.randint(len(members), (some, len(members)), generator=generator)]
-            weight.scatter_add_(1, chosen, torch.ones(chosen.shape, dtype=torch.float64))
-        drawn.append(difference(weight))
-    values = torch.cat(drawn)
-    estimate = difference(torch.ones(1, number, dtype=torch.float64))[0]
-    low, high = quantiles(values, level)
-    low, high = torch.minimum(low, estimate), torch.maximum(high, estimate)
-    return Interval(estimate, low, high, level, "stratified bootstrap", values)
-
 
 # --- classes ---------------------------------------------------------------------------------------------------------
 POSITIONS = (
@@ -269,6 +160,8 @@ def paired_compare(
     generator: torch.Generator | None = None,
     totals: Totals = "drawn",
     cluster: Tensor | None = None,
+    looks: int | None = None,
+    look: int | None = None,
 ) -> Comparison:
     """Compare two models on one test set, through the joint table of both predictions and the targets.
 
@@ -285,7 +178,11 @@ def paired_compare(
 
     **Scores.** ``"auc"`` and ``"average_precision"`` compare the scores of two models for class 1, ``[N]`` each, by
     DeLong's correlation (MOVER), or percentiles over resamples of each class. With 5 to 100 positives the first covered
-    0.94 to 1.0, the second 0.92 to 0.98, and 0.86 to 0.92 with five positives.
+    0.94 to 1.0, the second 0.92 to 0.98, and 0.86 to 0.92 with five positives. With ``cluster`` they leave out one
+    cluster at a time, and covered 0.93 to 1.0 on 10 to 40 patients.
+
+    **Looks.** The interval holds for one look at the samples. Whoever looks again as samples come passes
+    ``looks=20, look=7``: the bounds of all looks together then err as often as those of one.
 
     Args:
         measure: name in the catalogue, averaged as in a report (of two classes, recall is that of the positive class);
@@ -293,7 +190,7 @@ def paired_compare(
         preds_a: ``[N, ...]`` class indices predicted by model a, or ``[N]`` scores.
         preds_b: ``[N, ...]`` class indices predicted by model b, or ``[N]`` scores.
         target: ``[N, ...]`` class indices; ``[N]`` of 0 and 1 for scores.
-        num_classes: number of classes K; left out for scores.
+        num_classes: number of classes K, by default the largest index plus one; left out for scores.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, or True if it has none.
         draws: number of draws.
         level: nominal coverage of the interval of the difference, in (0, 1).
@@ -301,6 +198,8 @@ def paired_compare(
         totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`imbtorch.statistics.posterior`.
         cluster: ids of clusters (:func:`imbtorch.cluster_ids` makes them of names); by default samples are independent,
             and a warning says so of targets ``[N, ...]`` with several positions, which need ``[N]`` ids.
+        looks: number of looks that were planned before the first, each with as many new samples.
+        look: this look, 1 to ``looks``; the samples are all that came so far.
 
     Returns:
         :class:`Comparison` of a minus b, on the CPU, with the probability that a is better.
@@ -322,18 +221,26 @@ def paired_compare(
     """
     check_draws(draws, level, generator)
     check_choice("totals", totals, get_args(Totals))
+    at = None if looks is None and look is None else quantile_of_look(level, looks, look)
+    if at is not None:
+        level = level_to_draw(at)
     if isinstance(measure, str) and measure in SCORE_MEASURES:
-        if cluster is not None:
-            raise ValueError(f"cluster must be left out for {measure!r}, whose samples must be independent")
-        return _of_scores(measure, preds_a, preds_b, target, draws, level, generator)
-    if num_classes is None:
-        raise ValueError("num_classes must be the number of classes")
-    outcomes = checked_outcomes({"preds_a": preds_a, "preds_b": preds_b}, target, num_classes, cluster)
-    called = measure_of_counts(measure, outcomes.classes)
-    better = direction_of(called, higher_is_better)
-    if cluster is None and target.ndim > 1:
-        warn_caller(POSITIONS)
-    return compare_outcomes(called, outcomes, better, draws, level, generator, totals)
+        given = {"num_classes": num_classes, "higher_is_better": higher_is_better, "totals": totals}
+        unused = [name for name, value in given.items() if value not in (None, 2, True, "drawn")]
+        if unused:
+            raise ValueError(f"{unused[0]} must be left out for {measure!r}, which compares scores of class 1")
+        interval, chance = compare_scores(measure, preds_a, preds_b, target, cluster, draws, level, generator)
+        found = Comparison(interval, chance, measure)
+    else:
+        outcomes = checked_outcomes({"preds_a": preds_a, "preds_b": preds_b}, target, num_classes, cluster)
+        called = measure_of_counts(measure, outcomes.classes)
+        better = direction_of(called, higher_is_better)
+        if cluster is None and target.ndim > 1:
+            warn_caller(POSITIONS)
+        found = compare_outcomes(called, outcomes, better, draws, level, generator, totals)
+    if at is None:
+        return found
+    return replace(found, difference=at_look(found.difference, at, f"look {look} of {looks}"))
 
 
 def compare_outcomes(
@@ -403,28 +310,6 @@ def _largest(changes: Tensor, samples: Tensor, mass: Tensor) -> Tensor:
     most, place = changes.clamp(min=0).amax(0).max(0)
     number = samples[place] + 1
     return most * mass * number / (number + mass)
-
-
-def _of_scores(
-    measure: str,
-    preds_a: Tensor,
-    preds_b: Tensor,
-    target: Tensor,
-    draws: int,
-    level: float,
-    generator: torch.Generator | None,
-) -> Comparison:
-    """Compare the scores of two models."""
-    found = of_scores(preds_a, preds_b, target)
-    if measure == "auc":
-        interval = compare_areas(*found, level)
-        spread = (interval.high - interval.low) / 2 / normal_quantile(level)
-        chance = torch.special.ndtr(ratio(interval.estimate, spread))
-    else:
-        interval = compare_average_precisions(*found, draws, level, generator)
-        assert interval.draws is not None
-        chance = (interval.draws > 0).double().mean() + (interval.draws == 0).double().mean() / 2
-    return Comparison(interval, chance, measure)
 
 
 class _Pairs:

@@ -15,13 +15,13 @@ from imbtorch.choosing.outcomes import check_predictions
 from imbtorch.counting.arguments import check_class_indices, computed_on_cpu, whole_number
 from imbtorch.counting.batches import readable
 from imbtorch.counts import Measure, check_choice, evaluated, ratio, reads_margins
+from imbtorch.deciding.ties import ROUNDING, TIES, Ties, as_good_as_best, index_to_keep
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
 from imbtorch.intervals.intervals import Interval, check_draws, interval_texts, outermost, posterior_of
 from imbtorch.measures.named import Measured, measure_of_counts, measure_text
 from imbtorch.measures.traits import direction_of
 from imbtorch.tables import Table, spans, wrapped
-from imbtorch.ties import ROUNDING, TIES, Ties, as_good_as_best, index_to_keep
 from imbtorch.waiting import announced
 
 CELLS_IN_ALL = 100_000_000  # most cells of matrices that a measure reads, some seconds; margins have no such limit

@@ -15,11 +15,11 @@ from torch import Tensor
 from imbtorch import measures as formulas
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Measure, check_choice, check_square, double, evaluated, matrix
+from imbtorch.deciding.ties import TIES, Ties, best_first, pareto_front, undominated
 from imbtorch.measures.named import Measured, measure_of_counts
 from imbtorch.measures.traits import by_any_name, by_key, direction_of
 from imbtorch.suggestions import did_you_mean
 from imbtorch.tables import aligned, html_table, wrapped
-from imbtorch.ties import TIES, Ties, best_first, pareto_front, undominated
 
 FIVE: dict[str, Measured] = {
     "accuracy": "accuracy",

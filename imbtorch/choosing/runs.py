@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -12,14 +12,23 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
-from imbtorch.counting.arguments import computed_on_cpu
+from imbtorch.choosing.paired_scores import SCORE_MEASURES, ranks
+from imbtorch.compat import warn_caller
+from imbtorch.counting.arguments import checked_ids, computed_on_cpu, spread
 from imbtorch.counts import evaluated, ratio
+from imbtorch.deciding.curves import area, average_precision, histogram_of_ranks
 from imbtorch.intervals.draws import chunks, gammas, pooled_recall, student_quantile, worth_of_hits
 from imbtorch.intervals.intervals import Interval, check_draws, warn_of_large_cluster
 from imbtorch.measures.named import AveragedMeasure, Measured, measure_of_counts, measure_text
 from imbtorch.tables import Cell, Table
+from imbtorch.waiting import announced
 
+AREAS = {"auc": area, "average_precision": average_precision}
 CERTAIN = 1e6  # degrees of freedom with which Student's t is normal
+NO_INTERVAL = (
+    "folds have no interval: their models share training samples, and no unbiased estimate of the variance exists "
+    "(Bengio and Grandvalet 2004)"
+)
 FEW_RUNS = 5  # runs below which no noise of samples is subtracted from their spread
 
 
@@ -30,8 +39,9 @@ class Runs:
     Attributes:
         models: name of a model -> its mean over seeds, with an interval for new seeds and new samples.
         differences: names of two models -> mean of the first minus mean of the second, likewise.
-        values: name of a model -> value of each seed, ``[S]``.
+        values: name of a model -> value of each seed or fold, ``[S]``.
         measure: name of the measure and its average.
+        folds: whether the values are of folds, which have no intervals.
 
     >>> target = torch.tensor([0, 0, 0, 1] * 25)
     >>> preds = [target.roll(shift) for shift in (0, 4, 1, 4)]
@@ -44,27 +54,25 @@ class Runs:
     differences: dict[tuple[str, str], Interval]
     values: dict[str, Tensor]
     measure: str = ""
+    folds: bool = False
 
     def table(self) -> Table:
-        """Return means and differences as a table, with the number of seeds and their standard deviation."""
+        """Return means and differences as a table, with the number of seeds and their standard deviation.
 
-        def cell(found: Interval) -> Cell:
-            return Cell(found.estimate.item(), found.low.item(), found.high.item())
-
-        models: dict[str, dict[str, Any]] = {
-            name: {
-                "seeds": len(self.values[name]),
-                "mean": cell(found),
-                "sd": self.values[name].std().item(),
-            }
-            for name, found in self.models.items()
-        }
-        differences = {f"{one} - {other}": {"mean": cell(found)} for (one, other), found in self.differences.items()}
-        level = 100 * next(iter(self.models.values())).level
-        named = f"mean: {self.measure} over seeds" if self.measure else "mean: mean over seeds"
-        note = f"{named}, with a {level:g}% interval for new seeds and new samples; sd: standard deviation over seeds"
-        blocks: dict[str, dict[str, dict[str, Any]]] = {"model": models, "difference": {**differences}}
-        return Table({kind: rows for kind, rows in blocks.items() if rows}, (note,))
+        Folds have a column each.
+        """
+        models: dict[str, dict[str, Any]] = {}
+        for name, found in self.models.items():
+            values = self.values[name]
+            each = {f"fold {at}": value for at, value in enumerate(values.tolist(), 1)}
+            spread = each if self.folds else {"sd": values.std().item()}
+            models[name] = {"folds" if self.folds else "seeds": len(values), "mean": _cell(found), **spread}
+        differences = {f"{one} - {other}": {"mean": _cell(found)} for (one, other), found in self.differences.items()}
+        named = f"mean: {self.measure} over" if self.measure else "mean: mean over"
+        if self.folds:
+            return _table(models, differences, f"{named} folds; {NO_INTERVAL}")
+        interval = _interval_text(self.models)
+        return _table(models, differences, f"{named} seeds, with {interval}; sd: standard deviation over seeds")
 
     def __str__(self) -> str:
         """Return the table as text."""
@@ -75,18 +83,88 @@ class Runs:
         return self.table()._repr_html_()
 
 
+class RunsByMeasure(Mapping[str, Runs]):
+    """Means of models over seeds or folds by several measures; :func:`over_runs` computes them, print it for a table.
+
+    A mapping: name of a measure -> :class:`Runs`. The table has a row for each model and a column for each measure, and
+    the differences to the first model. ``table().to_latex()``, ``to_markdown()`` and ``to_csv()`` write it.
+    """
+
+    def __init__(self, measures: Mapping[str, Runs]) -> None:
+        self._measures = dict(measures)
+
+    def __getitem__(self, name: str) -> Runs:
+        """Return the means by one measure."""
+        if name not in self._measures:
+            raise KeyError(f"no measure is named {name!r}; measures are {', '.join(map(repr, self))}")
+        return self._measures[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the measures."""
+        return iter(self._measures)
+
+    def __len__(self) -> int:
+        """Return the number of measures."""
+        return len(self._measures)
+
+    def table(self) -> Table:
+        """Return means, and differences to the first model, as a table with a column for each measure."""
+        one = next(iter(self.values()))
+        first, *others = one.models
+        kind = "folds" if one.folds else "seeds"
+        models = {
+            model: {kind: len(one.values[model]), **{name: _cell(runs.models[model]) for name, runs in self.items()}}
+            for model in one.models
+        }
+        differences = {
+            f"{other} - {first}": {
+                name: _cell(_negative(each.differences[first, other])) for name, each in self.items()
+            }
+            for other in others
+        }
+        note = NO_INTERVAL if one.folds else f"with {_interval_text(one.models)}"
+        return _table(models, differences, f"mean over {kind}{';' if one.folds else ','} {note}")
+
+    def __str__(self) -> str:
+        """Return the table as text."""
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return self.table()._repr_html_()
+
+
+def _cell(found: Interval) -> Cell:
+    return Cell(found.estimate.item(), found.low.item(), found.high.item())
+
+
+def _negative(found: Interval) -> Interval:
+    return replace(found, estimate=-found.estimate, low=-found.high, high=-found.low)
+
+
+def _interval_text(models: Mapping[str, Interval]) -> str:
+    level = 100 * next(iter(models.values())).level
+    return f"a {level:g}% interval for new seeds and new samples"
+
+
+def _table(models: Mapping[str, Any], differences: Mapping[str, Any], note: str) -> Table:
+    blocks = {"model": models, "difference": differences}
+    return Table({kind: rows for kind, rows in blocks.items() if rows}, (note,))
+
+
 @computed_on_cpu
 def over_runs(
     runs: Mapping[str, Sequence[Tensor]],
-    target: Tensor,
-    measure: Measured,
+    target: Tensor | Sequence[Tensor],
+    measures: Measured | Sequence[Measured] | None = None,
     *,
+    measure: Measured | None = None,
     num_classes: int | None = None,
     cluster: Tensor | None = None,
     draws: int = 1000,
     level: float = 0.95,
     generator: torch.Generator | None = None,
-) -> Runs:
+) -> Runs | RunsByMeasure:
     r"""Compare models by their means over seeds, all of them tested on the same samples.
 
     The interval of a mean answers what it would be for new seeds and new samples. All seeds see the same samples, so
@@ -108,9 +186,10 @@ def over_runs(
 
     Args:
         runs: name of a model -> ``[N]`` class indices predicted by each of its seeds. Models may differ in the number
-            of seeds; at least two are needed for each.
-        target: ``[N]`` class indices.
-        measure: name in the catalogue, averaged as in a report, or function of ``[..., K, K]`` counts.
+            of seeds; at least two are needed for each. For ``"auc"`` and ``"average_precision"`` scores of class 1.
+        target: ``[N]`` class indices; a list of them for folds, which get the means and no interval.
+        measures: name in the catalogue, averaged as in a report, or function of ``[..., K, K]`` counts; or a list.
+        measure: the same, under its older name.
         num_classes: number of classes K; by default the largest index plus one.
         cluster: ``[N]`` id of the cluster of each sample, such as its patient; whole clusters are then drawn. By
             default samples are independent.
@@ -119,11 +198,11 @@ def over_runs(
         generator: source of randomness, on the CPU; by default torch's.
 
     Returns:
-        :class:`Runs`, on the CPU; print it for a table.
+        :class:`Runs`, on the CPU, or for a list of measures a mapping: name -> :class:`Runs`. Print it for a table.
 
     Raises:
-        ValueError: without models, for a model with fewer than two seeds, shapes that differ, classes out of range and
-            no samples.
+        ValueError: without models or measures, for a model with fewer than two seeds, shapes that differ, classes out
+            of range and no samples.
         TypeError: for predictions, targets or ids that are not tensors of integers.
 
     >>> generator = torch.Generator().manual_seed(0)
@@ -141,36 +220,218 @@ def over_runs(
       deviation over seeds
     """
     check_draws(draws, level, generator)
-    outcomes = _outcomes(runs, target, cluster, num_classes)
-    called = measure_of_counts(measure, outcomes.classes)
-    values = evaluated(called, outcomes.counted())
-    sizes = chunks(draws, max(len(values) * outcomes.classes**2, len(outcomes.times)), values.device)
-    seeds = [len(some) for some in runs.values()]
-    if cluster is not None:
-        warn_of_large_cluster("over_runs", outcomes.of_clusters(outcomes.times).sum(-1))
-    drawn = torch.cat([evaluated(called, _draw(outcomes, seeds, size, generator)) for size in sizes])
-    parts = zip(runs, values.split(seeds), drawn.split(seeds, -1), strict=True)  # type: ignore[no-untyped-call]
-    of_models = {name: _Model(name, *each) for name, *each in parts}
-    pairs = combinations(of_models.values(), 2)
-    return Runs(
-        {name: _within(_interval([model], outcomes.clusters, level), called) for name, model in of_models.items()},
-        {(one.name, other.name): _interval([one, other], outcomes.clusters, level) for one, other in pairs},
-        {name: model.values for name, model in of_models.items()},
-        measure_text(called),
-    )
+    wanted, alone = _wanted(measures, measure)
+    if not isinstance(target, Tensor):
+        if cluster is not None:
+            raise ValueError("cluster must be left out for folds, which have no intervals")
+        found = _over_folds(runs, target, wanted, num_classes, level)
+    else:
+        _check_runs(runs)
+        if _are_scores(runs, wanted):
+            parts, groups = _of_scores(runs, target, wanted, cluster, draws, generator)
+        else:
+            parts, groups = _of_classes(runs, target, wanted, num_classes, cluster, draws, generator)
+        found = {name: _summary(runs, each, groups, level) for name, each in parts.items()}
+        _warn_of_equal_seeds(runs, target)
+    return next(iter(found.values())) if alone else RunsByMeasure(found)
 
 
-def _outcomes(
-    runs: Mapping[str, Sequence[Tensor]], target: Tensor, cluster: Tensor | None, num_classes: int | None
-) -> JointOutcomes:
-    """Check predictions and targets, and return the joint outcomes of all runs."""
+def _wanted(measures: Any, measure: Any) -> tuple[list[Measured], bool]:
+    """Return the measures as a list, and whether they are one that was not given as a list."""
+    if (measures is None) == (measure is None):
+        raise TypeError("over_runs needs measures, such as 'iam' or ['iam', 'f1']")
+    given = measure if measures is None else measures
+    if isinstance(given, (list, tuple)):
+        if not given:
+            raise ValueError("measures must name at least one measure, got an empty list")
+        return list(given), False
+    return [given], True
+
+
+def _check_runs(runs: Mapping[str, Sequence[Tensor]], least: int = 2) -> None:
+    """Raise unless models have enough predictions."""
     if not isinstance(runs, Mapping) or not runs:
         raise ValueError(f"runs must map the name of each model to the predictions of its seeds, got {runs!r}")
     for name, some in runs.items():
-        if len(some) < 2:
+        if len(some) < least:
             raise ValueError(f"runs[{name!r}] must hold the predictions of at least two seeds, got {len(some)}")
+
+
+def _are_scores(runs: Mapping[str, Sequence[Tensor]], wanted: Sequence[Measured]) -> bool:
+    """Return whether all measures need scores; raise if some do, or if the predictions are of the other kind."""
+    of_scores = [each for each in wanted if isinstance(each, str) and each in SCORE_MEASURES]
+    if not of_scores:
+        return False
+    if len(of_scores) < len(wanted):
+        raise ValueError(f"{of_scores[0]!r} needs scores and the other measures need classes; ask for them apart")
+    for name, some in runs.items():
+        for index, each in enumerate(some):
+            if not isinstance(each, Tensor) or not each.is_floating_point():
+                raise TypeError(f"runs[{name!r}][{index}] must hold scores for {of_scores[0]!r}")
+    return True
+
+
+def _warn_of_equal_seeds(runs: Mapping[str, Sequence[Tensor]], target: Tensor) -> None:
+    """Warn of models whose seeds all predict the same, unless they are perfect or predict one class."""
+    for name, (first, *others) in runs.items():
+        differs = not torch.equal(first.double(), target.double()) and bool((first != first.flatten()[0]).any())
+        if differs and all(torch.equal(first, each) for each in others):
+            warn_caller(
+                f"over_runs: all {len(others) + 1} seeds of {name!r} predict the same for every sample, so they seem "
+                "to be one model; pass the predictions of models that were trained with different seeds"
+            )
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Values of a measure for all runs ``[R]``, and for draws ``[D, R]``, with its name and range."""
+
+    measure: str
+    least: float
+    most: float
+    values: Tensor
+    drawn: Tensor
+
+
+def _of_classes(
+    runs: Mapping[str, Sequence[Tensor]],
+    target: Tensor,
+    wanted: Sequence[Measured],
+    num_classes: int | None,
+    cluster: Tensor | None,
+    draws: int,
+    generator: torch.Generator | None,
+) -> tuple[dict[str, _Values], int]:
+    """Compute measures of predicted classes; return them by name, and the number of clusters."""
     preds = {f"runs[{name!r}][{index}]": each for name, some in runs.items() for index, each in enumerate(some)}
-    return checked_outcomes(preds, target, num_classes, cluster)
+    outcomes = checked_outcomes(preds, target, num_classes, cluster)
+    called = [measure_of_counts(each, outcomes.classes) for each in wanted]
+    values = [evaluated(each, outcomes.counted()) for each in called]
+    sizes = chunks(draws, max(len(preds) * outcomes.classes**2, len(outcomes.times)), values[0].device)
+    seeds = [len(some) for some in runs.values()]
+    if cluster is not None:
+        warn_of_large_cluster("over_runs", outcomes.of_clusters(outcomes.times).sum(-1))
+    drawn = [torch.empty(len(called), 0, len(preds), dtype=torch.float64)]
+    for size in announced(sizes, draws, "the comparison of seeds", "fewer draws= shorten it"):
+        counts = _draw(outcomes, seeds, size, generator)
+        drawn.append(torch.stack([evaluated(each, counts) for each in called]))
+    parts = zip(called, values, torch.cat(drawn, 1), strict=True)
+    found = [_Values(measure_text(each), *_ends(each), *some) for each, *some in parts]
+    return _by_name(wanted, found), outcomes.clusters
+
+
+def _of_scores(
+    runs: Mapping[str, Sequence[Tensor]],
+    target: Tensor,
+    wanted: Sequence[Measured],
+    cluster: Tensor | None,
+    draws: int,
+    generator: torch.Generator | None,
+) -> tuple[dict[str, _Values], int]:
+    """Compute areas under curves of scores, as :func:`_of_classes`.
+
+    The pseudo-sample of each class ranks above all samples in one half of its mass, and below them in the other.
+    """
+    preds = {f"runs[{name!r}][{index}]": each for name, some in runs.items() for index, each in enumerate(some)}
+    places, positive, sizes = ranks(preds, target)
+    groups, ids = 0, torch.arange(len(positive))
+    if cluster is not None:
+        known, ids, number = torch.unique(
+            spread("cluster", checked_ids(cluster), target, target), return_inverse=True, return_counts=True
+        )
+        groups = len(known)
+        warn_of_large_cluster("over_runs", number)
+    # a pseudo-sample stands for a cluster
+    worth = torch.stack([of_class.sum() / len(torch.unique(ids[of_class])) for of_class in (~positive, positive)])
+    areas = [AREAS[str(name)] for name in wanted]
+
+    def values(place: Tensor, size: int, weight: Tensor, lumps: Tensor) -> Tensor:
+        histogram = histogram_of_ranks(place + 1, positive, size + 2, weight)
+        histogram[..., 0] += lumps[..., 0]
+        histogram[..., -1] += lumps[..., 1]
+        return torch.stack([each(histogram) for each in areas])
+
+    one = torch.ones(1, len(positive), dtype=torch.float64)
+    exact = [values(*each, one, one.new_zeros(1, 2, 2)) for each in zip(places, sizes.tolist(), strict=True)]
+    drawn = [torch.empty(len(areas), 0, len(places), dtype=torch.float64)]
+    parts = chunks(draws, 4 * len(positive), positive.device)
+    for some in announced(parts, draws, "the comparison of seeds", "fewer draws= shorten it"):
+        weight = gammas(one.new_ones(int(ids.max()) + 1), some, generator).t()[:, ids]
+        found = []
+        start = 0
+        for name in runs:
+            lumps = gammas(one.new_full((4,), 0.5), some, generator).t().view(some, 2, 2) * worth.unsqueeze(-1)
+            stop = start + len(runs[name])
+            pairs = zip(places[start:stop], sizes[start:stop].tolist(), strict=True)
+            found += [values(place, size, weight, lumps) for place, size in pairs]
+            start = stop
+        drawn.append(torch.stack(found, -1))
+    named = zip(map(str, wanted), torch.cat(exact, 1), torch.cat(drawn, 1), strict=True)
+    return _by_name(wanted, [_Values(name, 0.0, 1.0, *some) for name, *some in named]), groups
+
+
+def _by_name(wanted: Sequence[Measured], found: Sequence[_Values]) -> dict[str, _Values]:
+    """Return values by the names that were asked for; raise if two are equal."""
+    keys = [
+        each if isinstance(each, str) else some.measure or f"measure {at}"
+        for at, (each, some) in enumerate(zip(wanted, found, strict=True), 1)
+    ]
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"measures must differ, got {', '.join(keys)}")
+    return dict(zip(keys, found, strict=True))
+
+
+def _summary(runs: Mapping[str, Sequence[Tensor]], found: _Values, groups: int, level: float) -> Runs:
+    """Summarise the values of all runs."""
+    seeds = [len(some) for some in runs.values()]
+    parts = zip(runs, found.values.split(seeds), found.drawn.split(seeds, -1), strict=True)  # type: ignore[no-untyped-call]
+    of_models = {name: _Model(name, *each) for name, *each in parts}
+    means = {name: _interval([model], groups, level) for name, model in of_models.items()}
+    pairs = combinations(of_models.values(), 2)
+    return Runs(
+        {
+            name: replace(each, low=each.low.clamp(min=found.least), high=each.high.clamp(max=found.most))
+            for name, each in means.items()
+        },
+        {(one.name, other.name): _interval([one, other], groups, level) for one, other in pairs},
+        {name: model.values for name, model in of_models.items()},
+        found.measure,
+    )
+
+
+def _over_folds(
+    runs: Mapping[str, Sequence[Tensor]],
+    targets: Sequence[Tensor],
+    wanted: Sequence[Measured],
+    num_classes: int | None,
+    level: float,
+) -> dict[str, Runs]:
+    """Compute means over folds, whose samples differ."""
+    _check_runs(runs, 1)
+    for name, some in runs.items():
+        if len(some) != len(targets):
+            raise ValueError(f"runs[{name!r}] must hold the predictions of {len(targets)} folds, got {len(some)}")
+    scored = _are_scores(runs, wanted)
+    if num_classes is None and not scored:
+        num_classes = max(int(each.max()) for some in (targets, *runs.values()) for each in some) + 1
+    folds = []
+    for at, target in enumerate(targets):
+        fold = {name: [some[at]] for name, some in runs.items()}
+        if scored:
+            folds.append(_of_scores(fold, target, wanted, None, 0, None)[0])
+        else:
+            folds.append(_of_classes(fold, target, wanted, num_classes, None, 0, None)[0])
+    none = torch.tensor(math.nan, dtype=torch.float64)
+
+    def mean(values: Tensor) -> Interval:
+        return Interval(values.mean(), none, none, level, "folds")
+
+    found = {}
+    for key, one in folds[0].items():
+        values = dict(zip(runs, torch.stack([each[key].values for each in folds], 1), strict=True))
+        pairs = {(a, b): mean(values[a] - values[b]) for a, b in combinations(values, 2)}
+        found[key] = Runs({name: mean(each) for name, each in values.items()}, pairs, values, one.measure, True)
+    return found
 
 
 def _draw(outcomes: JointOutcomes, seeds: list[int], size: int, generator: torch.Generator | None) -> Tensor:
@@ -227,11 +488,10 @@ class _Model:
         return apart / seeds if seeds >= FEW_RUNS else torch.zeros_like(apart)
 
 
-def _within(found: Interval, measure: object) -> Interval:
-    """Cut an interval off at the ends of the range of a measure, where they are known."""
+def _ends(measure: object) -> tuple[float, float]:
+    """Return the ends of the range of a measure, infinite where nobody knows them."""
     low, high = measure.traits.value_range if isinstance(measure, AveragedMeasure) else (None, None)
-    ends = (-math.inf if low is None else low, math.inf if high is None else high)
-    return replace(found, low=found.low.clamp(min=ends[0]), high=found.high.clamp(max=ends[1]))
+    return -math.inf if low is None else low, math.inf if high is None else high
 
 
 def _interval(models: Sequence[_Model], groups: int, level: float) -> Interval:

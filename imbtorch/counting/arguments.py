@@ -30,7 +30,8 @@ def check_tensor(name: str, value: object) -> None:
         elif isinstance(value, (list, tuple)) and any(isinstance(each, str) for each in value):
             remedy = "; imbtorch.report(preds=..., target=...) takes names of classes"
         elif isinstance(value, (list, tuple)) and any(isinstance(each, Tensor) for each in value):
-            remedy = f"; use torch.stack({name})"
+            joined = "stack" if len({each.shape for each in value if isinstance(each, Tensor)}) == 1 else "cat"
+            remedy = f"; use torch.{joined}({name})"
         elif callable(value):
             remedy = "; check the order of the arguments"
         raise TypeError(f"{name} must be a torch.Tensor, got {got}{remedy}")
@@ -139,16 +140,8 @@ def value_message(
 ) -> str:
     """Return the error message for a fault of a batch; it quotes the first of the offending values.
 
-    Args:
-        fault: index into :data:`~imbtorch.counting.batches.FAULTS`.
-        values: the offending values.
-        samples: number of values in the batch.
-        task: task of the metric.
-        classes: number of classes of the metric.
-        groups: number of groups of the metric.
-        group_names: names of the groups, if the user gave them names.
-        logits: whether scores are logits.
-        sized_by_names: whether the number of classes is that of ``class_names``.
+    The fault is an index into :data:`~imbtorch.counting.batches.FAULTS`, ``samples`` the number of values in the batch;
+    what follows are settings of the metric.
     """
     value, many = values.flatten()[0].item(), f"({values.numel()} of {samples} values)"
     remedy = "pass logits=True for raw scores"
@@ -233,14 +226,7 @@ def in_class_order(
 ) -> Sequence[float] | Tensor:
     """Return the numbers of a mapping of class names in the order of the classes; anything else as it is.
 
-    Args:
-        argument: name of the argument, for errors.
-        given: name of a class -> number.
-        class_names: names of all classes.
-        optional: names that may be missing; their number is then 0.
-
-    Raises:
-        ValueError: unless the mapping names each class, and no other.
+    Names in ``optional`` may be missing; their number is then 0. A ValueError tells of all other differences.
     """
     if not isinstance(given, Mapping):
         return given
@@ -337,13 +323,6 @@ def spread(name: str, values: object, target: Tensor, counted: Tensor) -> Tensor
         values: one value per element of ``target``, or per index of its leading dimensions.
         target: targets as the user passed them, ``[N, ...]``.
         counted: targets as they are counted: ``[N, ...]``; ``[N, C, ...]`` where each class is swept on its own.
-
-    Returns:
-        The values in the shape of ``counted``.
-
-    Raises:
-        TypeError: for values that are no dense, real tensor.
-        ValueError: for values on another device or of a shape that does not fit ``target``.
     """
     check_tensor(name, values)
     given = cast(Tensor, values)

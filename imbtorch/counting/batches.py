@@ -82,13 +82,8 @@ def add_batch(
         batch: samples to count.
         ignored: target of the samples to leave out.
         defer: function that returns whether to tally invalid samples, without waiting for the device, instead of
-            raising; not called if all samples are known to be valid.
-        error_message: function of the index of a fault, the offending values and the number of samples that returns the
-            text of an error.
-
-    Raises:
-        ValueError: for a state on another device and, unless deferred, for invalid samples; the state is then
-            unchanged.
+            raising a ValueError that leaves the state as it is; not called if all samples are known to be valid.
+        error_message: function of a fault, the offending values and the number of samples that returns a text.
     """
     check_device(batch, state)
     if shape.buckets > 1 and batch.bucket is None:

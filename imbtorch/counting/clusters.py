@@ -60,18 +60,10 @@ def bucket_of_each(ids: Tensor) -> Tensor:
 
 
 def coin_of_each(ids: Tensor, repeats: int, generator: torch.Generator | None) -> Tensor:
-    """Throw a coin for each cluster and repeat, alike in processes whose generators are in the same state.
+    """Throw coins for each cluster, int32 ``[C, R]``, alike in processes whose generators are in the same state.
 
     The coin is the highest bit of splitmix64 of the id plus a number drawn for the repeat, so that a process need not
     know the clusters of the others.
-
-    Args:
-        ids: int64 ids of clusters ``[C]`` on the CPU.
-        repeats: number of coins R.
-        generator: source of randomness, on the CPU; by default torch's.
-
-    Returns:
-        int32 ``[C, R]`` of 0 and 1.
     """
     salts = torch.randint(-(2**63), 2**63 - 1, (repeats,), generator=generator)
     mixed = _mixed((array(ids)[:, None] + array(salts)).view(np.uint64))

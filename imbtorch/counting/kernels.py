@@ -115,16 +115,8 @@ def count_valid(
     """Count a batch and return True if all its samples are valid; else leave the state unchanged and return False.
 
     The state changes in one operation at the very end, so that no error and no interrupt leaves half a batch in it.
-
-    Args:
-        state: flat counts on the CPU, ``[shape.cells + ...]``.
-        shape: shape of the counts.
-        preds: column of each sample; ``[N, labels, ...]`` if there are several labels.
-        target: row of each sample, in the same shape.
-        ignored: row of the samples to leave out, whose other values are not checked.
-        weight: weight of each sample, finite float64 or int64, in the same shape; None for 1 each.
-        part: part of each sample, in the same shape, or in one that broadcasts to it; None for the first part.
-        preds_are_valid: whether all predictions are known to be valid columns.
+    Arguments are those of :func:`add_masked`, with finite weights in float64 or int64, and whether all predictions are
+    known to be valid columns.
     """
     counts, samples = state.numpy()[: shape.cells], BatchArrays(preds, target, weight, part)
     if target.ndim != 1 and shape.labels == 1 and (part is None or part.shape == target.shape):

@@ -269,14 +269,8 @@ class Counting:
     def counts(self, state: Tensor, *, of_groups: bool = False, of_buckets: bool = False) -> Counts:
         """View a state, or a stack ``[..., length]`` of them, as counts.
 
-        Args:
-            state: flat counts.
-            of_groups: whether to return the counts of each group, ``[..., G, K, K]``, not of all samples.
-            of_buckets: whether to return the counts of each bucket, ``[..., B, K, K]`` or ``[..., G, B, K, K]``.
-
-        Returns:
-            ``[..., K, K]`` (for labels ``[..., L, 2, 2]``) or :class:`~imbtorch.counts.Margins`: a view of the state,
-            unless groups or buckets are summed.
+        They are ``[..., K, K]`` (for labels ``[..., L, 2, 2]``) or :class:`~imbtorch.counts.Margins`; of groups or
+        buckets ``[..., G, K, K]``, ``[..., B, K, K]`` or ``[..., G, B, K, K]``; a view unless these are summed.
         """
         shape, cells = self.shape, state[..., : self.cells]
         if shape.parts > 1 or of_groups or of_buckets:
@@ -303,7 +297,7 @@ class Counting:
             buckets: whether the counts of each bucket are needed.
 
         Returns:
-            The settings that describe the copied counts, and these counts; a state on the CPU is returned as it is.
+            The settings that describe the copied counts, and these counts.
         """
         kept: Counting = self
         if not state.is_cpu and self.cells > MANY_CELLS:
@@ -363,7 +357,7 @@ class Counting:
         weight: Tensor | None,
         cluster: Tensor | None = None,
     ) -> Batch:
-        """Add groups, weights and clusters to a batch.
+        """Add groups, weights and clusters to a batch, or raise for those that do not fit it or the metric.
 
         Args:
             batch: the batch as :meth:`read` returns it.
@@ -371,11 +365,6 @@ class Counting:
             group: group indices ``[N]``, or one for all samples; None without groups.
             weight: one weight per element of ``target``, or per index of its leading dimensions, such as ``[N]``.
             cluster: one id per sample, ``[N]``; not read without clusters.
-
-        Raises:
-            ValueError: for shapes or devices that do not fit, for groups or weights that the metric does not take, and
-                for missing groups.
-            TypeError: for weights and ids that are no tensor, and groups and ids that are no integers.
         """
         if weight is not None and not self.weighted:
             raise ValueError(
@@ -405,13 +394,7 @@ class Counting:
         return batch._replace(group=group_of_each(group, target, batch.target, self.group_names or ()))
 
     def with_frequency(self, batch: Batch, target: Tensor, frequency: Tensor, cluster: Tensor | None) -> Batch:
-        """Add the number of samples that each row of a batch stands for.
-
-        Raises:
-            ValueError: for shapes or devices that do not fit, for settings with weights, for clusters without ids, and
-                on the CPU for 2**53 samples or more.
-            TypeError: for anything but integers.
-        """
+        """Add the number of samples that each row of a batch stands for, or raise for numbers that do not fit."""
         if self.weighted:
             raise ValueError(
                 "frequency is a number of samples, which weighted=True does not count; pass weight instead"

@@ -211,6 +211,7 @@ class LogitAdjustmentResult(Result):
             TypeError: for something that is not a measure, and for constraints that are no mapping.
         """
         settings = self._settings
+        self._check_counted()
         limits = {**settings.limits, **settings.checked_limits(at_least)} if at_least != {} else {}
         swept = settings.measure
         if isinstance(measure, str):
@@ -219,6 +220,11 @@ class LogitAdjustmentResult(Result):
             swept = of_margins("measure", measure, settings.counting)
         swept = directed(swept, swept.higher_is_better)
         return self._point(swept, self._adjustments.chosen(maximised(swept), limits), limits)
+
+    def _check_counted(self) -> None:
+        """Raise if there are no samples to choose from."""
+        if not bool(self._counted.actual.any()):
+            raise ValueError("no sample was counted, so there is no tau to choose; call update and compute before")
 
     def _point(self, measure: AveragedMeasure, index: int, limits: Limits) -> AdjustmentPoint:
         adjustments = self._adjustments
@@ -256,6 +262,7 @@ class LogitAdjustmentResult(Result):
         """
         check_level(level)
         check_generator(generator)
+        self._check_counted()
         objective, limits = maximised(self._settings.measure), self._settings.limits
         if not self._feasible:
             self._adjustments.chosen(objective, limits)  # raises with what is reachable

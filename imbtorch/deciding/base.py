@@ -69,7 +69,7 @@ class DecidingSweep(SharedResult):
             if self.decides:
                 self.rule.take(result)
                 self._decided_on = samples
-            elif self.rule.chosen:
+            elif self.rule.chosen and not getattr(self, "also", ()):  # areas need no rule
                 self._warn_once("left", LEFT.format(type(self).__name__))
         return values
 

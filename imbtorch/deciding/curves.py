@@ -48,6 +48,12 @@ def roc_curve(histogram: Tensor) -> tuple[Tensor, Tensor]:
     return rates[..., 0, :], rates[..., 1, :]
 
 
+def histogram_of_ranks(place: Tensor, positive: Tensor, size: int, weight: Tensor) -> Tensor:
+    """Count weights ``[R, N]`` of samples at each of the different scores of one model, ``[R, 2, size]``."""
+    cell = positive.long() * size + place
+    return weight.new_zeros(len(weight), 2 * size).index_add_(1, cell, weight).view(-1, 2, size)
+
+
 def area(histogram: Tensor) -> Tensor:
     """Compute the area ``[...]`` under the ROC curve by the trapezoid rule.
 

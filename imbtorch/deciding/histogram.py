@@ -126,15 +126,21 @@ class Grid:
     """Thresholds of a sweep, and the edges of the bins in which scores are counted.
 
     Attributes:
-        edges: sorted float64 ``[B - 1]`` on the CPU, in units of the scores: probabilities or logits.
-        thresholds: sorted float64 probabilities ``[T]`` of the first T edges. The remaining edges are logits above 36,
-            whose probability is 1 in float64: curves have points there, but no threshold stands for them.
+        edges: sorted float64 ``[T]`` on the CPU, in units of the scores: probabilities or logits.
+        thresholds: probability of each edge; it is 1 in float64 for logits above 36.7.
         name: identifier of the edges.
+        logits: whether edges are logits.
     """
 
     edges: Tensor
     thresholds: Tensor
     name: str
+    logits: bool = False
+
+    @property
+    def odds(self) -> Tensor:
+        """Log-odds of the thresholds ``[T]``: -inf for 0, inf for a probability of 1."""
+        return self.edges if self.logits else self.thresholds.logit()
 
     @classmethod
     def of(cls, thresholds: int | Tensor | None, logits: bool) -> Grid:
@@ -153,7 +159,7 @@ class Grid:
             if logits
             else chosen
         )
-        return cls(edges, chosen, f"{len(chosen)}_{digest}")
+        return cls(edges, chosen, f"{len(chosen)}_{digest}", logits)
 
     @classmethod
     def _of_logits(cls, logits: bool) -> Grid:
@@ -162,14 +168,15 @@ class Grid:
         places = [2 * math.sinh(index / half * math.asinh(FURTHEST / 2)) for index in range(1, half + 1)]
         odds = [-each for each in reversed(places)] + [0.0, *places]
         chances = [math.exp(min(each, 0.0)) / (1 + math.exp(-abs(each))) for each in odds]
-        below_one = [each for each in chances if each < 1]
-        chosen = torch.tensor(below_one, dtype=torch.float64, device="cpu")
+        chosen = torch.tensor(chances, dtype=torch.float64, device="cpu")
         if not logits:
-            chosen = chosen[chosen > torch.finfo(torch.float32).tiny]  # float32 loses digits below it
+            chosen = chosen[(chosen > torch.finfo(torch.float32).tiny) & (chosen < 1)]  # float32 loses digits below it
             return cls(chosen, chosen, "logit_spaced")
         # the same logits as in a metric with these thresholds, so that both count alike to the last bit
-        edges = [float(logit_threshold(each)) for each in below_one] + odds[len(below_one) :]
-        return cls(torch.tensor(edges, dtype=torch.float64, device="cpu"), chosen, "logit_spaced")
+        edges = [
+            float(logit_threshold(chance)) if chance < 1 else each for chance, each in zip(chances, odds, strict=True)
+        ]
+        return cls(torch.tensor(edges, dtype=torch.float64, device="cpu"), chosen, "logit_spaced", True)
 
 
 def _probabilities(thresholds: int | Tensor) -> Tensor:

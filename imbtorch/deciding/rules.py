@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from imbtorch.compat import is_traced, is_tracked, warn_caller
-from imbtorch.counting.logits import PROBABILITIES, SUMS, like_probabilities, sum_to_one
+from imbtorch.counting.logits import PROBABILITIES, SUMS, like_probabilities, logit_threshold, sum_to_one
 from imbtorch.counts import has_float64
 
 NAMED = 20  # most classes that an error names
 KINDS = {True: "logits", False: "probabilities"}
+SLACK = 1e-4  # rounding of shares and of probabilities in saved states
 
 
 class _Rule(nn.Module):
@@ -27,6 +28,7 @@ class _Rule(nn.Module):
     """
 
     _numbers = cast("tuple[str, ...]", ())  # names of the attributes that hold numbers; TorchScript reads annotations
+    _derived = ""  # name of a number that older states lack
     _unit = ""  # what a number stands for, in errors
 
     def __init__(self) -> None:
@@ -80,27 +82,43 @@ class _Rule(nn.Module):
         """Copy saved numbers into the rule; refuse another number of classes or labels."""
         others = dict(state_dict)
         saved = {name: others.pop(prefix + name) for name in self._numbers if prefix + name in state_dict}
-        missing = [prefix + name for name in self._numbers if name not in saved]
+        missing = [prefix + name for name in self._numbers if name not in saved and name != self._derived]
         if not self.of_a_sweep:
             missing_keys += missing
         elif saved and missing:
             error_msgs.append(f"{', '.join(missing)} is missing, but the state holds {prefix}{', '.join(saved)}")
-        for name, value in saved.items():
-            own = getattr(self, name)
-            if not (isinstance(value, Tensor) and value.is_floating_point() and value.layout == torch.strided):
-                error_msgs.append(f"{prefix}{name} must be a tensor of real numbers, got {type(value).__name__}")
-                return
-            if value.shape != own.shape:
-                error_msgs.append(
-                    f"{prefix}{name} holds {value.numel()} {self._unit}, but this {type(self).__name__} has "
-                    f"{own.numel()}; build the module with as many {self._unit} as the saved one, or remove the entry"
-                )
-                return
-        for name, value in saved.items():
+        saved = {} if missing else saved
+        if saved and (error := self._error_in(saved)):
+            error_msgs.append(f"{prefix}{error}")
+            return
+        for name, value in (self._completed(saved) if saved else {}).items():
             self._write(name, value)
         self.chosen, self._missing = self.chosen or bool(saved), not saved
         unexpected_keys[:] = [key for key in unexpected_keys if not is_tracked(key, prefix)]
         super()._load_from_state_dict(others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+
+    def _error_in(self, saved: dict[str, Any]) -> str:
+        """Describe an error in saved numbers; return an empty text without one."""
+        for name, value in saved.items():
+            own = getattr(self, name)
+            dense = isinstance(value, Tensor) and value.layout == torch.strided and not value.is_meta
+            if not (dense and value.is_floating_point()):
+                return f"{name} must be a dense tensor of real numbers, got {_got(value)}"
+            if value.shape != own.shape:
+                return (
+                    f"{name} holds {value.numel()} {self._unit}, but this {type(self).__name__} has {own.numel()}; "
+                    f"build the module with as many {self._unit} as the saved one, or remove the entry"
+                )
+        fault = self._fault({name: value.cpu().double() for name, value in saved.items()})
+        return fault and f"{fault}, which no {type(self).__name__} has; remove the rule from the state"
+
+    def _fault(self, saved: dict[str, Tensor]) -> str:
+        """Describe numbers, float64, that no rule can have; return an empty text for possible ones."""
+        raise NotImplementedError
+
+    def _completed(self, saved: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return saved numbers with those that older states lack."""
+        return saved
 
     def _take(self, source: Any, **numbers: Any) -> None:
         """Set numbers, which are those of a result or of a point, after a check of the kind of its scores."""
@@ -200,6 +218,13 @@ class LogitAdjustment(_Rule):
         self._write("tau", _number("tau", tau))
         self.logits = logits
 
+    def _fault(self, saved: dict[str, Tensor]) -> str:
+        if not bool(saved["tau"].isfinite()):
+            return f"tau is {saved['tau'].item()}"
+        prior = saved["prior"]
+        possible = bool((prior > 0).all()) and abs(prior.sum().item() - 1) < SLACK
+        return "" if possible else "prior holds no positive shares that sum to 1"
+
     def _misfit(self, scores: Tensor) -> str:
         return f"scores {SUMS}" if scores.dim() > 1 and sum_to_one(scores) else ""
 
@@ -278,38 +303,73 @@ class Threshold(_Rule):
         self.test_report.update(self.rule(logits), y)  # in test_step
 
     The threshold is neither a parameter nor a buffer, so nothing averages it or casts it to half precision. It follows
-    the module to another device, and its state dict holds it.
+    the module to another device, and its state dict holds it, as a probability and as log-odds. Logits are compared
+    with the log-odds, since the probability of a logit above 36.7 is 1 in float64.
 
     Args:
         threshold: probability in [0, 1] strictly above which 1 is predicted; for several labels one for each, ``[L]``.
         logits: True if scores are logits; the threshold remains a probability.
+        log_odds: log-odds of the threshold, in place of ``threshold``; -inf and inf are the probabilities 0 and 1.
 
     Attributes:
         threshold: probabilities, float64 ``[]``, or ``[L]`` for labels.
+        log_odds: their log-odds, in the same shape.
         logits: True if scores are logits.
 
     Raises:
-        ValueError: for thresholds outside [0, 1].
+        ValueError: for thresholds outside [0, 1], log-odds that are nan, and unless one of both is given.
         TypeError: for anything but numbers.
 
     >>> rule = Threshold(0.2)
     >>> rule(torch.tensor([0.1, 0.2, 0.3]))
     tensor([0, 0, 1])
+    >>> Threshold(log_odds=45.0, logits=True)(torch.tensor([44.0, 46.0]))
+    tensor([0, 1])
     """
 
     threshold: Tensor
+    log_odds: Tensor
     logits: bool
 
-    _numbers = ("threshold",)
+    _numbers = ("threshold", "log_odds")
+    _derived = "log_odds"
     _unit = "thresholds"
 
-    def __init__(self, threshold: float | Sequence[float] | Tensor, logits: bool = False) -> None:
+    def __init__(
+        self,
+        threshold: float | Sequence[float] | Tensor | None = None,
+        logits: bool = False,
+        *,
+        log_odds: float | Sequence[float] | Tensor | None = None,
+    ) -> None:
         super().__init__()
-        found = _number("threshold", threshold, several=True)
-        if not bool(((found >= 0) & (found <= 1)).all()):
-            raise ValueError(f"threshold must lie in [0, 1], got {threshold!r}; thresholds of logits are probabilities")
-        self._write("threshold", found)
+        if (threshold is None) == (log_odds is None):
+            raise ValueError("Threshold takes either threshold, a probability, or log_odds; pass one of them")
+        if log_odds is None:
+            numbers = {"threshold": _number("threshold", threshold, several=True)}
+        else:
+            odds = _number("log_odds", log_odds, several=True, infinite=True)
+            numbers = {"threshold": odds.sigmoid(), "log_odds": odds}
+        if not bool(((numbers["threshold"] >= 0) & (numbers["threshold"] <= 1)).all()):
+            raise ValueError(
+                f"threshold must lie in [0, 1], got {threshold!r}; thresholds of logits are probabilities, or log_odds="
+            )
+        for name, value in self._completed(numbers).items():
+            self._write(name, value)
         self.logits = logits
+
+    def _fault(self, saved: dict[str, Tensor]) -> str:
+        threshold, odds = saved["threshold"], saved.get("log_odds")
+        if not bool(((threshold >= 0) & (threshold <= 1)).all()):
+            return "threshold holds numbers outside [0, 1]"
+        if odds is not None and not bool(((odds.sigmoid() - threshold).abs() < SLACK).all()):
+            return "log_odds is not that of threshold"
+        return ""
+
+    def _completed(self, saved: dict[str, Tensor]) -> dict[str, Tensor]:
+        threshold = saved["threshold"]
+        odds = cast(Tensor, logit_threshold(threshold.cpu().double()))  # where there is float64
+        return {"log_odds": odds.to(threshold)} | saved
 
     def _misfit(self, scores: Tensor) -> str:
         return PROBABILITIES if like_probabilities(scores, self.threshold.dim() == 1 and scores.dim() > 1) else ""
@@ -328,9 +388,7 @@ class Threshold(_Rule):
         """
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             self._check_use(scores)
-        limit = self.threshold
-        if self.logits:
-            limit = limit.log() - torch.log1p(-limit)
+        limit = self.log_odds if self.logits else self.threshold
         if limit.dim() == 1:
             labels = limit.shape[0]
             if scores.dim() < 2 or scores.shape[1] != labels:
@@ -361,11 +419,14 @@ class Threshold(_Rule):
             TypeError: for anything else, also a sweep, which owns a rule already.
         """
         found: list[float] = []
+        odds: list[float | None] = []
         points = list(source.values()) if isinstance(source, dict) else [source]
         if hasattr(source, "rows"):
             found = [float(value) for row, value in source.rows.items() if row.measure == "threshold"]
+            odds = source.log_odds.reshape(-1).tolist() if found else []
         elif not isinstance(source, nn.Module) and all(hasattr(point, "threshold") for point in points):
             found = [float(point.threshold) for point in points]
+            odds = [getattr(point, "log_odds", None) for point in points]
         if not found:
             raise TypeError(_not_taken("ThresholdSweep", source))
         if len(found) != self.threshold.numel():
@@ -373,12 +434,18 @@ class Threshold(_Rule):
                 f"source has {len(found)} thresholds, but this rule has {self.threshold.numel()}; build it with one "
                 "for each label, as in Threshold([0.5] * num_labels)"
             )
-        taken = torch.tensor(found, dtype=torch.float64, device="cpu").reshape(self.threshold.shape)
-        self._take(points[0], threshold=taken)
+        given = {"threshold": found} | ({} if None in odds else {"log_odds": odds})
+        numbers = {
+            name: torch.tensor(each, dtype=torch.float64, device="cpu").reshape(self.threshold.shape)
+            for name, each in given.items()
+        }
+        self._take(points[0], **self._completed(numbers))
 
     def extra_repr(self) -> str:
         """Return the arguments as text."""
-        return f"threshold={self.threshold.tolist()}, logits={self.logits}"
+        rounded = ((self.threshold == 0) | (self.threshold == 1)) & self.log_odds.isfinite()
+        name = "log_odds" if bool(rounded.any()) else "threshold"
+        return f"{name}={getattr(self, name).tolist()}, logits={self.logits}"
 
 
 def _not_taken(sweep: str, source: Any) -> str:
@@ -387,10 +454,18 @@ def _not_taken(sweep: str, source: Any) -> str:
     return f"source must be the result of a {sweep} or a point of its best(), got a {type(source).__name__}{remedy}"
 
 
-def _number(name: str, value: Any, several: bool = False) -> Tensor:
-    """Convert a finite number, or several, to a float64 tensor."""
+def _got(value: Any) -> str:
+    """Return the kind of a value in place of a dense tensor of real numbers."""
+    return (
+        f"one of {value.dtype}, {value.layout} on {value.device}" if isinstance(value, Tensor) else type(value).__name__
+    )
+
+
+def _number(name: str, value: Any, several: bool = False, infinite: bool = False) -> Tensor:
+    """Convert a finite number, or an infinite one or several, to a float64 tensor."""
     found = _converted(name, value, "a number such as 0.5" + ", or one for each label" * several)
-    if found.ndim > int(several) or not bool(found.isfinite().all()) or not found.numel():
+    known = ~found.isnan() if infinite else found.isfinite()
+    if found.ndim > int(several) or not bool(known.all()) or not found.numel():
         raise ValueError(f"{name} must be a finite number{' or a sequence of them' * several}, got {value!r}")
     return found
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Measure, evaluated, ratio
 from imbtorch.deciding.curves import matrices_of
-from imbtorch.deciding.thresholds import best_of_tied, distinct, log_odds
+from imbtorch.deciding.thresholds import best_of_tied, bounded, distinct
 from imbtorch.intervals.draws import clusters_drawn, effective_samples, gammas, resampled_cells
 from imbtorch.intervals.intervals import Interval, moved_outwards, quantiles, stretch
 
@@ -80,18 +80,18 @@ class Tried(NamedTuple):
 
 
 @computed_on_cpu
-def single_threshold(histogram: Tensor, thresholds: Tensor, objective: Measure) -> int:
+def single_threshold(histogram: Tensor, odds: Tensor, objective: Measure) -> int:
     """Choose the threshold with the best value on all samples, of tied ones the one nearest 0.5.
 
     Arguments and result are those of :func:`steady_threshold`; counts may be weighted.
     """
-    odds = log_odds(thresholds)
+    odds = bounded(odds)
     every = Tried.of(pooled(histogram), odds)
     return _single(every, every.values(objective, every.histogram), odds)
 
 
 @computed_on_cpu
-def steady_threshold(histogram: Tensor, thresholds: Tensor, objective: Measure) -> int:
+def steady_threshold(histogram: Tensor, odds: Tensor, objective: Measure) -> int:
     """Choose the mean of the best thresholds of resamples, which is steadier than the single best threshold.
 
     The samples, or their buckets of clusters, are resampled 100 times, with a fixed seed, so that all processes choose
@@ -104,17 +104,17 @@ def steady_threshold(histogram: Tensor, thresholds: Tensor, objective: Measure) 
 
     Args:
         histogram: ``[2, B]`` whole counts, or ``[M, 2, B]`` of buckets.
-        thresholds: ``[T]`` sorted thresholds, between the first T + 1 bins.
+        odds: ``[T]`` sorted log-odds of the thresholds, between the first T + 1 bins.
         objective: function of counts ``[..., 2, 2]`` that is maximised; undefined values are never the best.
 
     Returns:
         Index among the thresholds; of the one nearest 0.5 if a class has no samples.
 
     >>> from imbtorch import balanced_accuracy
-    >>> steady_threshold(torch.tensor([[9, 0, 0, 0], [0, 0, 0, 9]]), torch.tensor([0.2, 0.4, 0.7]), balanced_accuracy)
+    >>> steady_threshold(torch.tensor([[9, 0, 0, 0], [0, 0, 0, 9]]), torch.tensor([-1.4, -0.4, 0.8]), balanced_accuracy)
     1
     """
-    odds = log_odds(thresholds)
+    odds = bounded(odds)
     every = Tried.of(pooled(histogram), odds)
     on_all, tried = every.values(objective, every.histogram), every.thinned()
     parts = tried.histogram if histogram.ndim == 2 else tried.between(filled(histogram))

@@ -12,11 +12,13 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.counting.arguments import Task, in_class_order
+from imbtorch.counting.batches import Batch
+from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.logits import LOW, PROBABILITIES, spread_like_probabilities
 from imbtorch.counting.tasks import Counting, check_memory
 from imbtorch.counts import check_choice, double, evaluated
 from imbtorch.deciding.base import DecidingSweep
-from imbtorch.deciding.curves import unresolved
+from imbtorch.deciding.curves import matrices_of, unresolved
 from imbtorch.deciding.histogram import Grid, Histogram
 from imbtorch.deciding.limits import checked_limits, of_binary_counts
 from imbtorch.deciding.rules import Threshold
@@ -49,10 +51,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     Lightning's sanity check, test and predict do not change it; outside Lightning, do not update the sweep with test
     data. ``sweep.rule.take(sweep.best(...))`` sets another threshold until the next ``compute`` with new samples.
 
-    The logged value is too high, because the threshold was chosen on the same samples: :meth:`interval` corrects it,
-    :meth:`gain` estimates the gain over 0.5. ``examples/choices.md`` says how thresholds are chosen and how well that
-    holds. The state is a histogram of scores: AUC and average precision differ from exact values by at most 0.002
-    unless few positives share a bin, which ``compute`` tells; 64 kB for each label with the default thresholds.
+    The logged value is too high, because the same samples chose the threshold: :meth:`interval` corrects it (see
+    ``examples/choices.md``). The state is a histogram of scores, by default of 64 kB: AUC and average precision are
+    exact to 0.002 unless ``compute`` tells of few positives in a bin or of both classes beyond the last threshold.
 
     Args:
         measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or ``functools.partial`` of
@@ -181,6 +182,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             self._measure,
             self._measure.traits.key or str(getattr(self._measure.function, "__name__", "value")),
             grid.thresholds,
+            grid.odds,
             self._also,
             self._prevalence,
             crowded=grid.name == DEFAULT,
@@ -190,6 +192,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         if weighted and self._settings.limits:
             raise ValueError(f"at_least and alerts need probabilities, and {UNSURE}")
         self._name(self._settings.rows, prefix, postfix)
+        self._lowest: tuple[float, ...] = ()  # least and greatest float64 probability below the lowest edge
         initial = [0.5] * histogram.labels if task == "multilabel" else 0.5
         self._own_rule(None if task == "multiclass" else Threshold(initial, logits))
         if clusters:
@@ -224,6 +227,16 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         sure = "" if self.sure is None else f" sure={self.sure}"
         return f"{super()._settings_text()} {canonical(own)}{sure}"
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, local_metadata: Any, *others: Any) -> None:
+        """Load counts and rule; refuse the thresholds of other labels."""
+        of_rule = [key for key in state_dict if key.startswith(f"{prefix}rule.")]
+        if of_rule and (differ := self._other_names(local_metadata.get("names"), ("class_names",))):
+            *_, error_msgs = others
+            error_msgs.append(f"{of_rule[0]} holds thresholds of other {differ}; build the sweep with the saved names")
+            for key in of_rule:
+                state_dict.pop(key)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *others)
+
     # --- computing --------------------------------------------------------------------------------------------------
 
     def _counter_of_a_batch(self) -> Counter:
@@ -232,7 +245,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
     def _values_of_a_batch(self, counter: Counter, state: Tensor) -> dict[Row, Tensor]:
         assert isinstance(counter, Histogram)
-        return self._settings.values(counter.counts(state), self._buckets_of(counter, state))
+        counts = counter.counts(state)
+        return self._settings.values(counts, self._settings.chosen(counts, self._buckets_of(counter, state)))
 
     def _buckets_of(self, histogram: Histogram, state: Tensor) -> Tensor | None:
         """Return the counts of each bucket of clusters; None without clusters."""
@@ -252,18 +266,19 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         actual = counts.sum(-1)
         self._report_problems(faults, actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
         self._warn_of_probabilities(counts)
+        self._warn_of_ends(counts)
         self._warn_of_crowds(counts)
         self._warn_of_limits(counts)
         buckets = self._buckets_of(self._histogram, state)
-        values = self._settings.values(counts, buckets)
-        self._warn_of_few_samples(counts, values)
-        several = bool(self._counting.dependent(state))
-        result = SweepResult(values, counts, self._settings, buckets, several)
+        chosen = self._settings.chosen(counts, buckets)
+        self._warn_of_few_samples(counts, chosen.place.reshape(-1))
+        several, values = bool(self._counting.dependent(state)), self._settings.values(counts, chosen)
+        result = SweepResult(values, counts, self._settings, chosen, buckets, several)
         if self.sure is not None:
             result._warn_if_dependent(PROMISED)
         return self._keep_choice(result, counts.sum().item())
 
-    def _warn_of_few_samples(self, histogram: Tensor, values: Mapping[Row, Tensor]) -> None:
+    def _warn_of_few_samples(self, histogram: Tensor, places: Tensor) -> None:
         """Warn if one error more in a class would change the best value at the prevalence far more than in the counts.
 
         A report warns likewise.
@@ -273,10 +288,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         known = low is not None and high is not None and low >= -1 and high <= 1
         if shares is None or self.weighted or not known or not self._may_warn("few samples"):
             return
-        at = torch.stack([values[row] for row in settings.rows_of("threshold")])  # [L]
-        places = (settings.thresholds.unsqueeze(0) == at.unsqueeze(1)).double().argmax(-1)
-        counts = double(settings.matrices(histogram)).reshape(len(at), -1, 2, 2)
-        counts = counts[torch.arange(len(at)), places]
+        counts = double(matrices_of(histogram)).reshape(len(places), -1, 2, 2)
+        counts = counts[torch.arange(len(places)), places]
 
         def samples_text(index: int, most: int) -> str:
             of_label = "" if self.task == "binary" else f" of {self._class_names[most]}"
@@ -317,6 +330,40 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         if not bool(outside.any()) and spread_like_probabilities(samples, below[:, near], samples > below[:, middle]):
             self._warn_once("probabilities", f"{type(self).__name__}: {PROBABILITIES}")
 
+    def _read(self, counter: Counter, preds: Tensor, *others: Any) -> Batch:
+        """Read a batch; note the least and the greatest of float64 probabilities below the lowest edge."""
+        batch = super()._read(counter, preds, *others)
+        if reading_is_free(preds) and preds.dtype == torch.float64 and not self.logits:
+            scores = preds if self.task == "multiclass" else cast(Tensor, batch.scores)
+            low = scores[(scores >= 0) & (scores <= self._histogram.grid.edges[0])]
+            if low.numel():
+                ends = [*self._lowest, *(each.item() for each in low.aminmax())]
+                self._lowest = (min(ends), max(ends))
+        return batch
+
+    def reset(self) -> None:
+        """Set all counts to zero; the rule and the last result stay."""
+        super().reset()
+        self._lowest = ()
+
+    def _warn_of_ends(self, histogram: Tensor) -> None:
+        """Warn if scores of both classes lie beyond an outermost edge, where the histogram cannot tell them apart."""
+        if self._histogram.grid.name != DEFAULT or not self._may_warn("crowded"):
+            return
+        differ = len(set(self._lowest)) > 1  # of 0, and of what float32 rounds to it, all are equal
+        ends = histogram[..., [0, -1]].reshape(-1, 2, 2) if self.logits else histogram[..., :1].reshape(-1, 2, 1)
+        mixed = ends.bool().all(1, keepdim=True) & (self.logits or differ)
+        if bool(mixed.any()):
+            samples, edge = ends.mul(mixed).sum().item(), self._histogram.grid.edges[-1 if self.logits else 0].item()
+            where = f"a logit of +-{edge:.4g}" if self.logits else f"a probability of {edge:.2g}"
+            remedy = "scale or shift the scores" if self.logits else "pass logits with logits=True, scaled or shifted"
+            self._warn_once(
+                "crowded",
+                f"{type(self).__name__}: {samples:g} scores of both classes lie beyond {where} and count as equal, "
+                f"although they may differ, so that areas, the threshold and its value ignore their order; {remedy}. "
+                "imbtorch.report ranks any scores exactly",
+            )
+
     def _warn_of_crowds(self, histogram: Tensor) -> None:
         """Warn if the samples of one bin could change AUC or average precision too much."""
         if self._histogram.grid.name != DEFAULT or not self._may_warn("crowded"):
@@ -324,19 +371,17 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         of_labels = histogram.reshape(-1, *histogram.shape[-2:])
         lost = torch.cat([unresolved(some) for some in torch.split(of_labels, LABELS_AT_ONCE)])
         held = of_labels.sum(-2).double()
-        if not self.logits:  # scores of the lowest bin are 0, or too small for float32
-            lost[:, 0] = 0.0
+        lost[:, 0] = 0.0  # probabilities of the lowest bin are 0, or too small for float32; of logits the ends are told
+        if self.logits:
+            lost[:, -1] = 0.0
         lost = torch.where(held >= CROWD, lost, 0.0).flatten()
         place = lost.argmax()
         most, samples, place = torch.stack((lost[place], held.flatten()[place], place)).tolist()
         if most <= TOLERANCE:
             return
         index, grid = int(place) % held.shape[-1], self._histogram.grid
-        if index == 0:
-            lie = f"that do not exceed a logit of {grid.edges[0]:.4g} count as equal"
-        else:
-            above = f"{'a logit of ' * self.logits}{grid.edges[index - 1]:.{4 if self.logits else 10}g}"
-            lie = f"above {above} " + ("count as equal" if index == len(grid.edges) else "fall between two thresholds")
+        above = f"{'a logit of ' * self.logits}{grid.edges[index - 1]:.{4 if self.logits else 10}g}"
+        lie = f"above {above} " + ("count as equal" if index == len(grid.edges) else "fall between two thresholds")
         remedy = "" if self.logits else "; pass logits with logits=True, which float32 resolves better"
         self._warn_once(
             "crowded",

@@ -21,14 +21,15 @@ from imbtorch.deciding.curves import (
     average_precision,
     average_precision_interval,
     bootstrap_histogram,
+    matrices_of,
     partial_area_at,
     partial_areas,
     precision_recall_curve,
     roc_curve,
 )
 from imbtorch.deciding.steady import HeldOut, counts_at, filled, gain_interval, held_out, pooled
-from imbtorch.deciding.sweep_settings import AP, Also, SweepSettings, negated
-from imbtorch.deciding.thresholds import OperatingPoint, candidates, log_odds, operating_point, with_one
+from imbtorch.deciding.sweep_settings import AP, Also, Chosen, SweepSettings, negated
+from imbtorch.deciding.thresholds import OperatingPoint, candidates, operating_point, threshold_text, with_one
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
 from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
@@ -70,6 +71,7 @@ class SweepResult(Result):
 
     _histogram: Tensor
     _settings: SweepSettings
+    _chosen: Chosen
     _buckets: Tensor | None  # histogram of each bucket of clusters, ``[M, ...]``
     _several: bool  # whether samples came with the ids of clusters or with several positions
 
@@ -86,11 +88,16 @@ class SweepResult(Result):
         """True if the scores were logits."""
         return self._settings.counting.logits
 
+    @property
+    def log_odds(self) -> Tensor:
+        """Log-odds of the chosen threshold, float64 ``[]`` or ``[L]``; above 36.7 its probability is 1 in float64."""
+        return self._chosen.log_odds.clone()
+
     # --- curves -----------------------------------------------------------------------------------------------------
 
     def matrices(self) -> Tensor:
         """Return the counts at each threshold, ``[T, 2, 2]`` or ``[L, T, 2, 2]``."""
-        return self._settings.matrices(self._histogram)
+        return matrices_of(self._histogram)
 
     def rates(self) -> Tensor:
         """Return the number of negatives and positives in each bin of scores, ``[2, B]`` or ``[L, 2, B]``.
@@ -138,7 +145,7 @@ class SweepResult(Result):
         :func:`imbtorch.statistics.partial_auc` takes neighbours of your choice. Source: Liu, Ghosh and Martin (2007),
         eq. 3.
         """
-        return partial_areas(self._histogram)[..., : len(self._settings.thresholds)]
+        return partial_areas(self._histogram)
 
     # --- intervals and thresholds -----------------------------------------------------------------------------------
 
@@ -233,8 +240,8 @@ class SweepResult(Result):
             options: Any = {"draws": DRAWS, "level": level, "generator": generator}
             found = resample_buckets({"": measure}, corrected.counts, **options)[""]
             return replace(found, method=f"held-out buckets, {found.method}" + self._held_text(index, corrected))
-        whole, thresholds = settings.grid(histogram)
-        place = settings.choose(index, whole, thresholds)
+        whole = settings.with_all(histogram)
+        place = settings.choose(index, whole)
         assert place is not None
         found, at_chosen = (
             posterior_of({"": measure}, counts.double(), DRAWS, level, generator)[""]
@@ -248,8 +255,7 @@ class SweepResult(Result):
         """Count samples of a label at the thresholds that other samples choose; raise if none keeps the limits."""
         settings = self._settings
         settings.within_limits(index, histogram)  # raises if no threshold keeps the limits
-        whole, thresholds = settings.grid(histogram)
-        return held_out(whole, lambda some: settings.choose(index, some, thresholds), generator)
+        return held_out(settings.with_all(histogram), lambda some: settings.choose(index, some), generator)
 
     def _held_text(self, index: int, corrected: HeldOut) -> str:
         """Return the limited measures on held-out samples as text; empty without limits."""
@@ -272,12 +278,10 @@ class SweepResult(Result):
         if name in ("auc", AP):
             interval = area_interval if name == "auc" else average_precision_interval
             return interval(filled(histogram), level, clusters=True)
-        settings = self._settings
-        row = settings.rows_of("threshold")[index]
-        kept = int((settings.thresholds <= self._rows[row]).sum()) - 1  # the last one for a threshold of 1
+        kept = int(self._chosen.place.reshape(-1)[index])
         drawn = bootstrap_histogram(histogram, RESAMPLES, generator)
         if name == "threshold":
-            estimate, values = settings.thresholds[kept], self._best_of_each(index, drawn)
+            estimate, values = self._settings.thresholds[kept], self._best_of_each(index, drawn)
         else:
             at = torch.tensor(kept)
             estimate, values = partial_area_at(pooled(histogram), at), partial_area_at(drawn, at.expand(len(drawn)))
@@ -288,20 +292,21 @@ class SweepResult(Result):
 
     def _best_of_each(self, index: int, drawn: Tensor) -> Tensor:
         """Return the single best threshold of each resample ``[R, 2, B]``, without limits where none keeps them."""
-        settings, free = self._settings, replace(self._settings, limits={})
-        thresholds, found = settings.thresholds, []
+        settings, free, found = self._settings, replace(self._settings, limits={}), []
         for each in drawn:
-            place = settings.choose(index, each, thresholds, steady=False)
-            place = free.choose(index, each, thresholds, steady=False) if place is None else place
+            place = settings.choose(index, each, steady=False)
+            place = free.choose(index, each, steady=False) if place is None else place
             assert place is not None
-            found.append(min(place, len(thresholds) - 1))
-        return thresholds[torch.tensor(found)]
+            found.append(min(place, len(settings.odds) - 1))
+        return settings.thresholds[torch.tensor(found)]
 
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
         """Estimate the gain of the chosen threshold over a threshold of 0.5 on new samples, with an interval.
 
         Each tenth of the samples, or of the buckets of clusters, is counted at the threshold that the others choose
-        (``examples/choices.md``). A 95% interval covered the true gain in 0.91 or more of simulated sets. Positive is
+        (``examples/choices.md``). A 95% interval covered the true gain in 0.91 or more of simulated sets. Where 0.5 is
+        already the best threshold, so that nothing can be gained, the gain of IAM was too high by 0.05 to 0.08, covered
+        in 0.89 to 0.96 (``examples/coverage.md``); of three other measures it was right within 0.012. Positive is
         better, also for a measure of which lower is better. With constraints, ``method`` gives the values of the
         constrained measures on held-out samples.
 
@@ -322,16 +327,15 @@ class SweepResult(Result):
     def _gain(self, index: int, histogram: Tensor, level: float, generator: torch.Generator | None) -> Interval:
         """Compute the gain of one label."""
         settings = self._settings
-        whole, thresholds = settings.grid(histogram)
+        whole = settings.with_all(histogram)
         corrected = self._held_out(index, histogram, generator)
-        place = settings.choose(index, whole, thresholds)
+        place = settings.choose(index, whole)
         assert place is not None
-        half = int(log_odds(thresholds).abs().argmin())
         shares, measure = settings.shares_of(index), settings.measure
         of_counts = measure if shares is None else AtPrevalence(measure, shares)
         objective = of_counts if measure.higher_is_better else negated(of_counts)
         counts = pooled(corrected.counts).double()
-        found = gain_interval(whole, place, half, objective, counts, level, generator)
+        found = gain_interval(whole, place, settings.half, objective, counts, level, generator)
         return replace(found, method=found.method + self._held_text(index, corrected))
 
     def calibration(
@@ -432,15 +436,15 @@ class SweepResult(Result):
         limits, shares, sure = settings.limits, settings.shares_of(index), settings.sure
         if settings.constrained:
             swept, place = settings.within_limits(index, histogram)
-            threshold = swept.thresholds[place].item()
+            threshold = settings.at(int(swept.places[place]))
         else:
-            swept = candidates(pooled(histogram), settings.thresholds, shares)
-            chosen = settings.choose(index, histogram, settings.thresholds)
+            swept = candidates(pooled(histogram), shares)
+            chosen = settings.choose(index, histogram)
             assert chosen is not None
-            place, threshold = swept.at(chosen), settings.thresholds[chosen].item()
+            place, threshold = swept.at(chosen), settings.at(chosen)
         worth = None
         if histogram.ndim == 3:
-            buckets = filled(with_one(histogram, settings.thresholds)[0])
+            buckets = filled(with_one(histogram))
             worth = effective_samples(counts_at(buckets, int(swept.places[place])).double(), 2)
         point = operating_point(swept, place, threshold, settings.measure, limits, shares, sure, generator, worth)
         if point.alerts in (0, 1):
@@ -462,7 +466,7 @@ class SweepResult(Result):
 
         Raises:
             ValueError: for ``task="multiclass"``, whose metrics predict the class with the highest score and have no
-                threshold, and if only one class has targets.
+                threshold, for a threshold whose probability is rounded to 0 or 1, and if only one class has targets.
             TypeError: for ``at`` that is no operating point, or for multilabel no dict with one for each label.
         """
         if self._settings.counting.task == "multiclass":
@@ -472,13 +476,19 @@ class SweepResult(Result):
             )
         if at is None:
             self._to_choose_from()
-            chosen = [self._rows[row].item() for row in self._settings.rows_of("threshold")]
+            chosen, odds = self._values_of("threshold").tolist(), self._chosen.log_odds.reshape(-1).tolist()
         else:
             points = {"0": at} if isinstance(at, OperatingPoint) else at
             names = self._settings.class_names
             if not isinstance(points, Mapping) or not all(isinstance(points.get(n), OperatingPoint) for n in names):
                 raise TypeError(self._no_point_text(cls, at))
-            chosen = [points[name].threshold for name in names]
+            chosen, odds = ([getattr(points[name], each) for name in names] for each in ("threshold", "log_odds"))
+        rounded = [text for text in map(threshold_text, chosen, odds) if "logit" in text]
+        if rounded:
+            raise ValueError(
+                f"a metric takes a probability as its threshold, and that of {rounded[0]} is rounded; update a metric "
+                "with the decisions of a rule: rule.take(result), then metric.update(rule(logits), target)"
+            )
         same: dict[str, Any] = {
             "logits": self._settings.counting.logits,
             "ignore_index": self._settings.counting.ignore_index,
@@ -558,6 +568,9 @@ class SweepResult(Result):
         rows = {name: {head: cells[at] for head, cells in columns.items()} for at, name in enumerate(names)}
         few = [name for name, number in zip(names, columns["positives"], strict=True) if 0 < number < FEW_POSITIVES]
         notes: tuple[str, ...] = (note,)
+        texts = map(threshold_text, columns["threshold"], self._chosen.log_odds.reshape(-1).tolist())
+        rounded = [f"{name}: {text}" for name, text in zip(names, texts, strict=True) if "logit" in text]
+        notes += (f"probabilities that are rounded: {first_names(rounded)}",) if rounded else ()
         if few and not self._settings.counting.weighted:
             kind = "" if task == "binary" else f" of {first_names(few)}"
             notes += (
@@ -646,7 +659,7 @@ class SweepResult(Result):
         name, areas = ("auc", self.auc()) if kind == "roc" else (AP, self.average_precision())
         swept = self._settings.parts(self._histogram if kind == "roc" else self.rates(), None)
         rows = self._settings.rows_of("threshold")
-        counts = {rows[index].of: self._settings.matrices(swept[index]) for index in labels}
+        counts = {rows[index].of: matrices_of(swept[index]) for index in labels}
         shown = self._with_interval(name, areas, labels)
         if kind == AP:
             item = "Class" if self._settings.counting.task == "multiclass" else "Label"
@@ -655,7 +668,7 @@ class SweepResult(Result):
             kind,
             counts,
             ax,
-            thresholds=self._settings.thresholds,
+            places=self._chosen.place.reshape(-1)[labels],
             best=self._values_of("threshold")[labels],
             measure=self._settings.name,
             areas=shown,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -21,8 +22,8 @@ from imbtorch.deciding.thresholds import (
     Limits,
     all_promised,
     best_of_tied,
+    bounded,
     candidates,
-    log_odds,
     with_one,
     worst_value,
 )
@@ -40,6 +41,22 @@ PROMISES = (
 MOST_STEADY = 200  # labels or classes up to which thresholds are chosen by resampling
 
 
+class Chosen(NamedTuple):
+    """Chosen thresholds, each ``[]`` or ``[L]``.
+
+    Attributes:
+        place: index among the thresholds; that of the last one for a threshold of 1 behind it.
+        threshold: probability, float64.
+        log_odds: its log-odds, float64.
+        value: value of the measure there.
+    """
+
+    place: Tensor
+    threshold: Tensor
+    log_odds: Tensor
+    value: Tensor
+
+
 @dataclass(frozen=True, eq=False)
 class SweepSettings:
     """Settings by which a sweep computes values from a histogram of scores; its results share them.
@@ -50,6 +67,7 @@ class SweepSettings:
         measure: swept measure, with a direction.
         name: name of the measure in pictures.
         thresholds: float64 ``[T]`` on the CPU, sorted.
+        odds: their log-odds.
         also: names of further values.
         prevalence: class shares of the population for which values are computed; None for those of the counts.
         crowded: whether the thresholds crowd near 0 and 1, so that pictures show them as logits.
@@ -63,6 +81,7 @@ class SweepSettings:
     measure: AveragedMeasure
     name: str
     thresholds: Tensor
+    odds: Tensor
     also: tuple[str, ...]
     prevalence: Tensor | None
     crowded: bool
@@ -83,20 +102,23 @@ class SweepSettings:
         """Rows of all reported values."""
         return [row for name in ("threshold", "value", *self.also) for row in self.rows_of(name)]
 
-    def values(self, histogram: Tensor, buckets: Tensor | None = None) -> dict[Row, Tensor]:
-        """Return the value of each row.
+    def chosen(self, histogram: Tensor, buckets: Tensor | None = None) -> Chosen:
+        """Choose the threshold of each label.
 
         Args:
             histogram: scores of negatives and positives, ``[2, B]`` or ``[L, 2, B]``.
             buckets: those of each bucket of clusters, ``[M, ...]``; None without clusters.
         """
+        return self._within_limits(histogram) if self.constrained else self._best(histogram, buckets)
+
+    def values(self, histogram: Tensor, chosen: Chosen) -> dict[Row, Tensor]:
+        """Return the value of each row, at the chosen thresholds."""
         wide = shown_dtype()
-        best, chosen, value = self._within_limits(histogram) if self.constrained else self._best(histogram, buckets)
-        found = {"threshold": chosen, "value": value.to(wide)}  # thresholds stay in float64
+        found = {"threshold": chosen.threshold, "value": chosen.value.to(wide)}  # thresholds stay in float64
         whole = histogram.sum(-1).gt(0).all(-1)  # labels that have targets of both classes
         for name in self.also:
             if name == "partial_auc":
-                part = partial_area_at(histogram, best)
+                part = partial_area_at(histogram, chosen.place)
             else:
                 part = area(histogram) if name == "auc" else average_precision(self.rates(histogram))
                 if self.counting.task != "binary":
@@ -126,81 +148,87 @@ class SweepSettings:
             return histogram.reshape(-1, *histogram.shape[-2:]).unbind()
         return buckets.reshape(len(buckets), -1, *buckets.shape[-2:]).unbind(1)
 
-    def _best(self, histogram: Tensor, buckets: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return index and threshold of the chosen threshold, and the value there, each ``[]`` or ``[L]``."""
+    def _best(self, histogram: Tensor, buckets: Tensor | None) -> Chosen:
+        """Choose without limits."""
         if self.steady:
             labels, rates = self.parts(histogram, buckets), self.parts(self.rates(histogram), None)
-            places = [steady_threshold(each, self.thresholds, self.objective(i)) for i, each in enumerate(labels)]
+            places = [steady_threshold(each, self.odds, self.objective(i)) for i, each in enumerate(labels)]
             best = torch.tensor(places).reshape(histogram.shape[:-2])
             counts = torch.stack([counts_at(each, place) for each, place in zip(rates, places, strict=True)])
-            return best, self.thresholds[best], evaluated(self.measure, double(counts)).reshape(best.shape)
-        at_each = self.at_each_threshold(histogram)
-        ranked = at_each if self.measure.higher_is_better else -at_each
-        best = best_of_tied(ranked.nan_to_num(nan=-torch.inf), log_odds(self.thresholds))
-        return best, self.thresholds[best], at_each.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+            value = evaluated(self.measure, double(counts)).reshape(best.shape)
+        else:
+            at_each = self.at_each_threshold(histogram)
+            ranked = at_each if self.measure.higher_is_better else -at_each
+            best = best_of_tied(ranked.nan_to_num(nan=-torch.inf), bounded(self.odds))
+            value = at_each.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+        return Chosen(best, self.thresholds[best], self.odds[best], value)
 
-    def choose(self, index: int, histogram: Tensor, thresholds: Tensor, steady: bool = True) -> int | None:
+    def choose(self, index: int, histogram: Tensor, steady: bool = True) -> int | None:
         """Choose a threshold for a label and return its index; None if none keeps the limits.
 
         Args:
             index: index of the label.
             histogram: ``[2, B]``, or ``[M, 2, B]`` of buckets.
-            thresholds: ``[T]``.
             steady: whether to choose by resampling, as the sweep does.
         """
         if not self.constrained:
             choose = steady_threshold if steady and self.steady else single_threshold
-            return choose(histogram, thresholds, self.objective(index))
+            return choose(histogram, self.odds, self.objective(index))
         try:
-            swept, place = self.within_limits(index, histogram, thresholds)
+            swept, place = self.within_limits(index, histogram)
         except InfeasibleError:
             return None
         return int(swept.places[place])
 
-    def grid(self, histogram: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a histogram ``[..., 2, B]`` and the thresholds to choose from: within limits or by costs also 1."""
-        return with_one(histogram, self.thresholds) if self.constrained else (histogram, self.thresholds)
+    def with_all(self, histogram: Tensor) -> Tensor:
+        """Return a histogram ``[..., 2, B]`` with all thresholds to choose from: within limits or by costs also 1."""
+        return with_one(histogram) if self.constrained else histogram
 
-    def within_limits(self, index: int, histogram: Tensor, thresholds: Tensor | None = None) -> tuple[Candidates, int]:
+    @property
+    def half(self) -> int:
+        """Index of the threshold nearest 0.5."""
+        return int(self.odds.abs().argmin())
+
+    def at(self, place: int) -> tuple[float, float]:
+        """Return a threshold as probability and log-odds; behind the last one it is 1."""
+        if place == len(self.odds):
+            return 1.0, math.inf
+        return self.thresholds[place].item(), self.odds[place].item()
+
+    def within_limits(self, index: int, histogram: Tensor) -> tuple[Candidates, int]:
         """Return the thresholds that predict differently, and the index of the best that keeps the limits of a label.
 
         Raises:
             InfeasibleError: if none keeps them, or with ``sure`` if none can be promised to.
         """
         where = "" if self.counting.task == "binary" else f"{self.class_names[index]}: "
-        tried = self.thresholds if thresholds is None else thresholds
-        swept = candidates(pooled(histogram), tried, self.shares_of(index))
+        swept = candidates(pooled(histogram), self.shares_of(index))
         place, feasible = swept.best(self.objective(), self.limits, where)
         if self.sure is not None:
             promised = all_promised(self._promised(index, histogram), swept.counts, self.sure, where)
             place = swept.best_of(self.objective(), feasible & promised)
         return swept, place
 
-    def _within_limits(self, histogram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the same as :meth:`_best` within the limits.
+    def _within_limits(self, histogram: Tensor) -> Chosen:
+        """Choose within the limits.
 
         Where no threshold keeps them, it is the threshold nearest to 0.5 and the worst possible value. Without targets
         of both classes it is the threshold nearest to 0.5 and nan.
         """
         found = []
-        nearest = int(log_odds(self.thresholds).abs().argmin())
         for index, each in enumerate(histogram.reshape(-1, *histogram.shape[-2:])):
-            if not bool(each.sum(-1).all()):
-                found.append((nearest, self.thresholds[nearest].item(), torch.nan))
-                continue
-            try:
-                swept, place = self.within_limits(index, each)
-            except InfeasibleError:
-                worst = worst_value(self.measure.higher_is_better, self.measure.traits.value_range)
-                found.append((nearest, self.thresholds[nearest].item(), worst))
-                continue
-            value = evaluated(self.measure, swept.rates)[place].item()
-            last = len(self.thresholds) - 1  # a threshold of 1 may lie behind it
-            found.append((min(int(swept.places[place]), last), swept.thresholds[place].item(), value))
+            place, value = self.half, torch.nan
+            if bool(each.sum(-1).all()):
+                try:
+                    swept, best = self.within_limits(index, each)
+                    place, value = int(swept.places[best]), evaluated(self.measure, swept.rates)[best].item()
+                except InfeasibleError:
+                    value = worst_value(self.measure.higher_is_better, self.measure.traits.value_range)
+            found.append((min(place, len(self.odds) - 1), *self.at(place), value))
         places, *others = zip(*found, strict=True)
         shape = histogram.shape[:-2]
-        chosen, values = (torch.tensor(each, dtype=torch.float64).reshape(shape) for each in others)
-        return torch.tensor(places).reshape(shape), chosen, values
+        chosen, odds, values = (torch.tensor(each, dtype=torch.float64).reshape(shape) for each in others)
+        return Chosen(torch.tensor(places).reshape(shape), chosen, odds, values)
 
     def within(
         self,
@@ -272,13 +300,9 @@ class SweepSettings:
         prevalence = self.prevalence / self.prevalence.sum(-1, keepdim=True)
         return torch.stack((1 - prevalence, prevalence), -1) if self.counting.task == "multiclass" else prevalence
 
-    def matrices(self, histogram: Tensor) -> Tensor:
-        """Return the counts at each threshold, ``[..., T, 2, 2]``, without edges beyond the last threshold."""
-        return matrices_of(histogram)[..., : len(self.thresholds), :, :]
-
     def at_each_threshold(self, histogram: Tensor) -> Tensor:
         """Compute the measure at each threshold, ``[..., T]``."""
-        return evaluated(self.measure, double(self.matrices(self.rates(histogram))))  # int64 divides in float32
+        return evaluated(self.measure, double(matrices_of(self.rates(histogram))))  # int64 divides in float32
 
     def shares_of(self, index: int) -> Tensor | None:
         """Return the shares ``[2]`` of negatives and positives of a label at the prevalence."""

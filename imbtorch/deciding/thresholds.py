@@ -13,9 +13,9 @@ from torch import Tensor
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Counts, Measure, double, evaluated, ratio, rescaled
 from imbtorch.deciding.curves import matrices_of
+from imbtorch.deciding.ties import ROUNDING
 from imbtorch.intervals.draws import beta_cdf, gammas
 from imbtorch.tables import wrapped
-from imbtorch.ties import ROUNDING
 
 REACHES = (1 / 8, 1 / 4, 1 / 2)  # recalls at which walks for precision start
 ALERTS = tuple(2 ** (third / 3) for third in range(-3, 4))  # alerts per positive where walks for a peak start
@@ -178,7 +178,7 @@ class OperatingPoint:
     """A threshold with its value, counts and rates. :meth:`imbtorch.ThresholdSweep.best` finds it.
 
     Attributes:
-        threshold: probability strictly above which 1 is predicted.
+        threshold: probability strictly above which 1 is predicted; above a logit of 36.7 it is 1 in float64.
         value: value of the measure that was swept.
         counts: ``[2, 2]`` as counted.
         recall: share of the positives that are predicted positive.
@@ -190,6 +190,7 @@ class OperatingPoint:
         sure: level of the guarantee that all constraints hold, None without a guarantee: a false guarantee is given in
             at most ``1 - sure`` of validation sets. It is not the probability that this guarantee is true.
         logits: whether the scores were logits; None if it is unknown.
+        log_odds: log-odds of the threshold; None if they are those of the probability.
 
     >>> point = OperatingPoint(0.3, 0.8, torch.tensor([[90, 10], [1, 9]]), 0.9, 9 / 19, 19 / 110, {"recall": 0.86})
     >>> print(point)
@@ -206,6 +207,7 @@ class OperatingPoint:
     holds: Mapping[str, float]
     sure: float | None = None
     logits: bool | None = None
+    log_odds: float | None = None
 
     def __str__(self) -> str:
         """Return one sentence."""
@@ -213,9 +215,20 @@ class OperatingPoint:
         held = "".join(f"; limit of {name} holds with probability {chance:.2f}" for name, chance in self.holds.items())
         level = "" if self.sure is None else f"; promised at sure={self.sure:g}"
         return wrapped(
-            f"threshold {self.threshold:.6g}{flags}: value {self.value:.3f}, recall {self.recall:.3f}, precision "
-            f"{self.precision:.3f}, alerts {self.alerts:.3g}{held}{level}"
+            f"threshold {threshold_text(self.threshold, self.log_odds)}{flags}: value {self.value:.3f}, recall "
+            f"{self.recall:.3f}, precision {self.precision:.3f}, alerts {self.alerts:.3g}{held}{level}"
         )
+
+
+def threshold_text(threshold: float, log_odds: float | None) -> str:
+    """Return a threshold as text, with its logit if the probability is rounded to 0 or 1.
+
+    >>> threshold_text(0.3, -0.847), threshold_text(1.0, 45.0), threshold_text(1.0, math.inf)
+    ('0.3', '1 (logit 45)', '1')
+    """
+    if threshold in (0, 1) and log_odds is not None and math.isfinite(log_odds):
+        return f"{threshold:.6g} (logit {log_odds:.6g})"
+    return f"{threshold:.6g}"
 
 
 def distinct(histogram: Tensor, thresholds: int) -> tuple[Tensor, Tensor]:
@@ -239,15 +252,14 @@ def distinct(histogram: Tensor, thresholds: int) -> tuple[Tensor, Tensor]:
     return whole[:, held], held[:-1].nonzero().flatten()
 
 
-def log_odds(thresholds: Tensor) -> Tensor:
-    """Compute the log-odds of thresholds ``[T]``; 0 and 1 count as the outermost thresholds between them.
+def bounded(odds: Tensor) -> Tensor:
+    """Return log-odds ``[T]``, of which infinite ones count as the outermost ones between them.
 
-    >>> log_odds(torch.tensor([0.0, 0.5, 0.75, 1.0])).exp()
-    tensor([1.0000, 1.0000, 3.0000, 3.0000], dtype=torch.float64)
+    >>> bounded(torch.tensor([-torch.inf, 0.0, 1.5, torch.inf]))
+    tensor([0.0000, 0.0000, 1.5000, 1.5000])
     """
-    wide = thresholds.double()
-    inner = wide[(wide > 0) & (wide < 1)]
-    return wide.clamp(inner[0], inner[-1]).logit() if len(inner) else 2 * wide - 1
+    inner = odds[odds.isfinite()]
+    return odds.clamp(inner[0], inner[-1]) if len(inner) else odds.sign()
 
 
 def best_of_tied(values: Tensor, odds: Tensor) -> Tensor:
@@ -273,13 +285,12 @@ class Candidates(NamedTuple):
     """Thresholds that predict differently.
 
     Attributes:
-        thresholds: ``[K]``; the last one may be 1, at which nothing is flagged.
-        places: index of each among the given thresholds, ``[K]``.
+        places: index of each among the thresholds, ``[K]``; at the last one, which may lie behind them, nothing is
+            flagged.
         counts: ``[K, 2, 2]``.
         rates: counts, or rates at other class shares.
     """
 
-    thresholds: Tensor
     places: Tensor
     counts: Tensor
     rates: Tensor
@@ -309,34 +320,29 @@ class Candidates(NamedTuple):
 
 
 @computed_on_cpu
-def candidates(histogram: Tensor, thresholds: Tensor, shares: Tensor | None) -> Candidates:
+def candidates(histogram: Tensor, shares: Tensor | None) -> Candidates:
     """Find the thresholds that predict differently; one at which nothing is flagged is always among them.
 
     Args:
-        histogram: ``[2, B]`` counts on the CPU.
-        thresholds: ``[T]``, between the first T + 1 bins.
+        histogram: ``[2, B]`` counts on the CPU, with a threshold between each two bins.
         shares: ``[2]`` class shares at which all values are read; None for those of the counts.
     """
-    histogram, thresholds = with_one(histogram, thresholds)
-    small, index = distinct(histogram, len(thresholds))
+    histogram = with_one(histogram)
+    small, index = distinct(histogram, histogram.shape[-1] - 1)
     counts = matrices_of(small)
-    return Candidates(thresholds[index], index, counts, _read_at(shares, counts.double()))
+    return Candidates(index, counts, _read_at(shares, counts.double()))
 
 
-def with_one(histogram: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor]:
-    """Add a threshold of 1, at which nothing is flagged, to thresholds ``[T]`` if scores lie above all of them."""
-    above = histogram[..., len(thresholds) :].sum(-1, keepdim=True)
-    if not bool(above.any()):
-        return histogram, thresholds
-    extended = torch.cat((histogram[..., : len(thresholds)], above, torch.zeros_like(above)), -1)
-    return extended, torch.cat((thresholds, thresholds.new_ones(1)))
+def with_one(histogram: Tensor) -> Tensor:
+    """Add an empty bin behind a threshold of 1, at which nothing is flagged, if scores lie above all thresholds."""
+    return torch.nn.functional.pad(histogram, (0, int(bool(histogram[..., -1].any()))))
 
 
 @computed_on_cpu
 def operating_point(
     found: Candidates,
     place: int,
-    threshold: float,
+    threshold: tuple[float, float],
     measure: Measure,
     limits: Limits,
     shares: Tensor | None,
@@ -349,7 +355,7 @@ def operating_point(
     Args:
         found: thresholds that predict differently.
         place: index of the one that predicts as the threshold does.
-        threshold: chosen threshold.
+        threshold: chosen threshold as probability and log-odds.
         measure: function of counts ``[..., 2, 2]`` whose value is reported.
         limits: limits that the threshold keeps.
         shares: ``[2]`` class shares at which all values are read; None for those of the counts.
@@ -360,7 +366,7 @@ def operating_point(
     counts, at = found.counts[place], found.rates[place]
     flagged = at[:, 1].double()
     return OperatingPoint(
-        threshold,
+        threshold[0],
         evaluated(measure, at).item(),
         counts,
         (flagged[1] / at[1].double().sum()).item(),
@@ -368,6 +374,7 @@ def operating_point(
         (at[..., 1].sum() / at.sum()).item(),
         _probabilities(counts, limits, shares, generator, worth),
         sure,
+        log_odds=threshold[1],
     )
 
 

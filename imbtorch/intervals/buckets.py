@@ -25,12 +25,8 @@ def resample_buckets(
 ) -> dict[str, Interval]:
     """Compute intervals from resampled buckets of clusters; bounds are nan if fewer than two buckets hold samples.
 
-    Args:
-        measures: name -> function of counts ``[..., K, K]``, for labels ``[..., L, 2, 2]``.
-        buckets: counts of each bucket, ``[B, K, K]`` or ``[B, L, 2, 2]``; they need not be whole.
-        draws: number of resamples.
-        level: probability that the intervals hold.
-        generator: source of randomness.
+    Measures are functions of counts ``[..., K, K]``, for labels ``[..., L, 2, 2]``, by name. Buckets are the counts of
+    each, ``[B, K, K]`` or ``[B, L, 2, 2]``, and need not be whole.
     """
     filled, dims = buckets[buckets.flatten(1).any(1)], buckets.ndim - 1
     if len(filled) < 2:

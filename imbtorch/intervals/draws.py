@@ -108,15 +108,10 @@ EXPONENTIALS = 3  # Gamma concentrations up to which draws are sums of exponenti
 
 
 def checked_whole(counts: Tensor, event_dims: int = 2) -> Tensor:
-    """Convert counts to float64, and check that they are whole numbers of samples.
-
-    Args:
-        counts: ``[..., K, K]`` counts.
-        event_dims: number of event dimensions, as in :func:`imbtorch.statistics.posterior`.
+    """Convert counts ``[..., K, K]`` to float64, and check that they are whole numbers of samples.
 
     Raises:
-        ValueError: for counts that are NaN, infinite, negative or not whole, and for event dimensions that they do not
-            have.
+        ValueError: for counts that are NaN, infinite, negative or not whole, or that lack the event dimensions.
     """
     if not 2 <= event_dims <= max(2, check_square(counts).ndim):
         raise ValueError(

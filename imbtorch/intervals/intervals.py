@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import get_args, overload
+from typing import NoReturn, get_args, overload
 
 import torch
 from torch import Tensor
@@ -79,6 +79,11 @@ class Interval:
     bias: Tensor | None = None
     measure: str = ""
 
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise AttributeError, with the remedy for ``value``."""
+        meant = "; its value is `estimate`" if name == "value" else ""
+        raise AttributeError(f"an Interval has no attribute {name!r}{meant}")
+
     def __str__(self) -> str:
         """Return text such as ``iam 0.133 [-0.311, 0.540] (95% posterior)``, a line for each value."""
         return "\n".join(wrapped(f"{self.measure} {text}".lstrip()) for text in interval_texts(self))
@@ -91,7 +96,7 @@ def interval_texts(interval: Interval) -> list[str]:
     lines = []
     for value, low, high, off in zip(*parts, strict=True):
         about = f"; on average {abs(off):.2f} too {'high' if off > 0 else 'low'}" if abs(off) >= TOLD else ""
-        lines.append(f"{value:.3f} [{low:.3f}, {high:.3f}] ({100 * interval.level:g}% {interval.method}{about})")
+        lines.append(f"{value:.3f} [{low:.3f}, {high:.3f}] ({100 * interval.level:.4g}% {interval.method}{about})")
     return lines
 
 

@@ -1,10 +1,10 @@
 """Callbacks for Lightning; needs ``lightning`` or ``pytorch_lightning`` (``pip install 'imbtorch[lightning]'``)."""
 
-from imbtorch.counting.sampler import ExactBatchSampler
 from imbtorch.lightning.checkpoint import ModelCheckpoint, TiesCheckpoint
 from imbtorch.lightning.figures import ConfusionFigures
 from imbtorch.lightning.monitor_guard import MonitorGuard
 from imbtorch.lightning.selection_summary import SelectionSummary
+from imbtorch.sampler import ExactBatchSampler
 
 __all__ = [
     "ConfusionFigures",

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from imbtorch.compat import logged, rank_zero, warn_once
 from imbtorch.counts import check_choice
+from imbtorch.deciding.ties import TIES, Ties
 from imbtorch.lightning.base import Callback
-from imbtorch.ties import TIES, Ties
 
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import ModelCheckpoint as LightningCheckpoint

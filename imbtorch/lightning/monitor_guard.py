@@ -27,7 +27,6 @@ from imbtorch.compat import (
     stop_ignoring,
     warn_once,
 )
-from imbtorch.counting.sampler import ExactBatchSampler
 from imbtorch.deciding.base import DecidingSweep
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
 from imbtorch.lightning.base import Callback, is_fitting, reports, shared_results
@@ -35,6 +34,7 @@ from imbtorch.measures.traits import by_any_name
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
 from imbtorch.metrics.state import SyncedMetric
+from imbtorch.sampler import ExactBatchSampler
 from imbtorch.suggestions import nearest_name, one_slip_apart
 
 LoggedMetric: TypeAlias = SyncedMetric | ReportedValue

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from imbtorch.compat import warn_once
 from imbtorch.counts import Counts, Margins, rescaled, sums
+from imbtorch.deciding.ties import best_first
 from imbtorch.intervals.baselines import always_commonest
 from imbtorch.lightning.base import Callback, is_fitting, reports
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
@@ -21,7 +22,6 @@ from imbtorch.measures.traits import by_any_name
 from imbtorch.plots import plot_selection
 from imbtorch.reports.report import ImbalanceReport
 from imbtorch.tables import Cell, Table
-from imbtorch.ties import best_first
 
 
 @dataclass(frozen=True, eq=False)

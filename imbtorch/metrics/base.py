@@ -227,6 +227,7 @@ class CountsMetric(SummedState):
     ) -> Batch:
         """Check and read a batch, including the groups, weights, clusters and frequencies of its samples."""
         batch, counting = counter.read(preds, target), self._counting
+        self._note_first_batch(preds, target)
         if target.ndim == 2 and not preds.is_floating_point() and _are_one_hot(self, preds, target):
             self._warn_once("one-hot", f"{type(self).__name__}: {ONE_HOT}")
         if counting.logits:
@@ -388,6 +389,11 @@ class CountsMetric(SummedState):
         """Warn on rank zero, once for each kind of warning between resets."""
         if self._may_warn(kind):
             warn_once(self._already_warned, kind, text)
+
+    def _names(self) -> dict[str, list[str]]:
+        given = {"class_names": getattr(self, "class_names", ()), "groups": self._counting.group_names or ()}
+        indices = {argument: list(map(str, range(len(names)))) for argument, names in given.items()}
+        return {argument: list(names) for argument, names in given.items() if list(names) != indices[argument]}
 
     # --- values and text --------------------------------------------------------------------------------------------
 

@@ -145,6 +145,7 @@ class HandTill(SyncedMetric):
             TypeError: for predictions that are not floating scores.
         """
         self._check(preds, target)
+        self._note_first_batch(preds, target)
         scores = wide(preds.detach().movedim(1, -1).reshape(-1, self.num_classes))
         # probabilities near 1 may be equal in float32 although their log-odds differ
         scores = against_the_rest(scores) if self.logits else scores.clone()
@@ -261,7 +262,7 @@ class HandTill(SyncedMetric):
             process_group=self.process_group,
             distributed_available_fn=self.distributed_available_fn,
         ).to(self.device)
-        batch._alike_in = self._alike_in
+        batch._alike_in, batch._first_batch = self._alike_in, self._first_batch
         batch.scores, batch.targets = [scores], [target]
         with batch.sync_context(dist_sync_fn=self.dist_sync_fn):
             return batch._samples()
@@ -323,11 +324,12 @@ class HandTill(SyncedMetric):
         scores, targets = self._samples()
         try:
             own_fn = None if dist_sync_fn is gather_all_tensors else dist_sync_fn
-            self._check_first_sync(self.device, own_fn, process_group or self.process_group)
+            same = self._check_first_sync(self.device, own_fn, process_group or self.process_group)
             # one flat tensor of the widest dtype works for any dtype and number of classes, and for no samples at all
             kind = torch.float64 if has_float64(self.device) else torch.float32
             self.scores, self.targets = [scores.flatten().to(self.device, kind)], [targets.to(self.device)]
             super()._sync_dist(dist_sync_fn, process_group)
+            self._warn_of_batches(same)
         except BaseException:
             for name, state in before.items():
                 setattr(self, name, state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pickle import UnpicklingError
@@ -220,6 +220,18 @@ class Result:
         if name not in self._by_name:
             raise KeyError(f"{name!r} was not computed; names are {', '.join(self._by_name)}")
         return self._by_name[name].clone()
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether a value has this name."""
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        """Return the number of values."""
+        return len(self._by_name)
 
     def __deepcopy__(self: R, memo: dict[int, Any]) -> R:
         """Return the same object, because it never changes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
@@ -16,13 +17,20 @@ from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-from imbtorch.compat import updated_by_collection
+from imbtorch.compat import is_traced, rank_zero, updated_by_collection, warn_caller
 from imbtorch.counting.arguments import cpu_by_default, refuse_arguments_of_others
 from imbtorch.counts import has_float64
 from imbtorch.suggestions import did_you_mean
 
 T = TypeVar("T")
 SHOWN = 80  # characters that an error shows of each of two settings, from shortly before they differ
+SAME_BATCH = (
+    "the first batch is the same on all processes, so each sample seems to be counted by each of them, and intervals "
+    "are too narrow. Give each process its own samples: leave use_distributed_sampler=True in Lightning, or use "
+    "imbtorch.ExactBatchSampler; an IterableDataset must yield every n-th sample. If processes share their batches on "
+    "purpose (tensor parallelism), pass process_group= with one process of each batch"
+)
+ORDERS, POSITIONS = 1000, 1024  # fewest orders of a batch whose equality is no chance; positions that are compared
 CHANGED = {"_stale": True, "_empty": False}  # flags of a metric after its counts changed
 
 
@@ -89,8 +97,7 @@ class SyncedMetric(Metric):
     """Base of the metrics that compute from the states of all processes.
 
     The first sync in a process group compares the settings of its processes, before states of other lengths or dtypes
-    could meet in one collective operation. It compares functions by module and name: if processes define a function of
-    one name differently, it does not notice.
+    could meet in one collective operation; functions by module and name. It also warns if all had the same first batch.
 
     Copies have the same ``process_group``. A process group cannot be pickled; pickling raises an error that says so.
 
@@ -100,6 +107,7 @@ class SyncedMetric(Metric):
 
     last_updates: int | None = None
     _group = ProcessGroup()
+    _first_batch: int | None = None  # fingerprint of the first batch, where several processes count
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Keep TorchScript from compiling properties, which a scripted module does not read."""
@@ -137,29 +145,38 @@ class SyncedMetric(Metric):
         """Return the settings that must be equal on all processes, as text."""
         return f"{type(self).__qualname__} dist_sync_on_step={self.dist_sync_on_step}"
 
+    def _note_first_batch(self, preds: Tensor, target: Tensor) -> None:
+        """Keep a fingerprint of the first batch, if several processes count; on a GPU this waits, once."""
+        known = self._first_batch is not None or is_traced(preds) or not self.distributed_available_fn()
+        if not known and not captures(preds.device):
+            self.__dict__["_first_batch"] = fingerprint(preds, target)
+
     def _check_first_sync(
         self, device: torch.device, dist_sync_fn: Callable[..., list[Tensor]] | None, process_group: Any | None
-    ) -> None:
+    ) -> bool:
         """Compare the settings of several processes, once for each process group (a collective step).
 
-        The largest digest and the largest negative digest are opposite numbers only if all digests are equal.
+        Return whether all had the same first batch, of which to warn behind the next collective step. The largest
+        digest and the largest negative digest are opposite numbers only if all digests are equal.
 
         Raises:
-            RuntimeError: on all processes, if their settings differ, or if the process group has no backend for the
-                device of a state.
+            RuntimeError: on all processes, if their settings differ or there is no backend for the device of a state.
         """
         initialized = torch.distributed.is_available() and torch.distributed.is_initialized()
         group = process_group or (torch.distributed.group.WORLD if initialized else None)
         alone = dist_sync_fn is None and initialized and torch.distributed.get_world_size(group) == 1
         if alone or any(known is group for known in self._alike_in):
-            return
+            return False
         kinds = backend_devices(group) if dist_sync_fn is None else []
         misplaced = bool(kinds) and device.type not in kinds
         device = torch.device(kinds[0]) if misplaced else device
         text = self._settings_text()
         own, encoded = digest(text), text.encode()
-        numbers = torch.tensor([own, -own, len(encoded), misplaced], device=device)
-        highest, opposite, length, elsewhere = over_processes(numbers, dist_sync_fn, group, largest=True).tolist()
+        batch = 0 if dist_sync_fn is not None else self._first_batch or 0  # a function can gather one process alone
+        numbers = torch.tensor([own, -own, len(encoded), misplaced, batch, -batch], device=device)
+        highest, opposite, length, elsewhere, *batches = over_processes(
+            numbers, dist_sync_fn, group, largest=True
+        ).tolist()
         if elsewhere:
             raise RuntimeError(
                 f"{type(self).__name__} is on a device for which its process group has no backend, on this process or "
@@ -177,6 +194,12 @@ class SyncedMetric(Metric):
                 "every process (class names in the same order)"
             )
         self._alike_in.append(group)
+        return bool(batches[0] == -batches[1] != 0)
+
+    def _warn_of_batches(self, same: bool) -> None:
+        """Warn on rank zero if all processes had the same first batch."""
+        if same and rank_zero():
+            warn_caller(f"{type(self).__name__}: {SAME_BATCH}")
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError; for ``items``, which Lightning's ``log_dict`` calls, with a remedy."""
@@ -391,14 +414,17 @@ class SummedState(SyncedMetric):
         return self
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add the counts of another metric with the same settings, or of its ``metric_state``.
+        """Add the counts of another metric with the same settings, or of its ``metric_state``, which holds no names.
 
         Raises:
-            ValueError: for another class of metric, or for counts with other settings (task, classes, threshold, ...).
+            ValueError: for another class of metric, or for counts with other settings (task, classes, threshold, ...)
+                or names of classes, labels or groups of samples, also in another order.
         """
         if isinstance(incoming_state, SummedState):
             if type(incoming_state) is not type(self):
                 raise ValueError(f"cannot merge {type(incoming_state).__name__} into {type(self).__name__}")
+            if differ := self._other_names(incoming_state._names()):
+                raise ValueError(f"cannot merge counts of other {differ}; build both with the same names")
             counted, updates = {incoming_state._state_name: incoming_state._state}, incoming_state._update_count
         elif isinstance(incoming_state, dict):
             counted, updates = incoming_state, 1
@@ -410,11 +436,33 @@ class SummedState(SyncedMetric):
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
         if self._state_name not in incoming_state:
-            raise ValueError(f"cannot merge counts of {sorted(incoming_state)} into {self._state_name!r}")
+            raise ValueError(
+                f"cannot merge counts of {sorted(incoming_state)} into {self._state_name!r}; build both metrics with "
+                "the same arguments"
+            )
         incoming = incoming_state[self._state_name]
         if misfit := self._misfit(incoming):
             raise ValueError(misfit)
         self._writable(exclusive=True).add_(incoming.to(self._state.device))
+
+    def _names(self) -> dict[str, list[str]]:
+        """Return the names that give the counts their meaning, by argument; without those that are indices."""
+        return {}
+
+    def _other_names(self, saved: object, arguments: Sequence[str] = ("class_names", "groups")) -> str:
+        """Describe names of other counts that differ from those of this metric; counts without names may be any."""
+        for argument, own in self._names().items():
+            other = saved.get(argument, own) if isinstance(saved, dict) and argument in arguments else own
+            if other != own:
+                one, another = where_they_differ(str(own), str(other))
+                return f"{argument}: {another}, where this {type(self).__name__} has {one}"
+        return ""
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        """Add the names to the metadata of a state dict, where no key tells of them."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if hasattr(destination, "_metadata") and (names := self._names()):
+            destination._metadata.setdefault(prefix[:-1], {})["names"] = names
 
     def _load_from_state_dict(
         self,
@@ -426,7 +474,7 @@ class SummedState(SyncedMetric):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Copy a saved state into the tensor; refuse a state with other settings."""
+        """Copy a saved state into the tensor; refuse a state with other settings or names."""
         for key in [key for key in state_dict if key.startswith(f"{prefix}counts_")]:
             value = state_dict.pop(key)
             if isinstance(value, Tensor) and value.shape == (len(self._state) - 1,):
@@ -441,6 +489,11 @@ class SummedState(SyncedMetric):
                 )
             elif misfit := self._misfit(value):
                 error_msgs.append(misfit)
+            elif differ := self._other_names(local_metadata.get("names")):
+                error_msgs.append(
+                    f"{key} holds counts of other {differ}; build the metric with the names of the saved one, or "
+                    "remove its state from the checkpoint"
+                )
             elif not bool((value.isfinite() & (value >= 0)).all()):
                 error_msgs.append(f"{key} holds counts below 0 or not finite, which no update gives")
             else:
@@ -491,8 +544,6 @@ class SummedState(SyncedMetric):
     ) -> None:
         """Replace this process's counts by the sum over all processes.
 
-        The first sync in a process group compares the settings of its processes before.
-
         Args:
             dist_sync_fn: function that gathers a tensor from all processes, called as ``fn(tensor, group=...)``; by
                 default one ``all_reduce`` sums without gathering.
@@ -520,14 +571,12 @@ class SummedState(SyncedMetric):
     def _summed(
         self, state: Tensor, dist_sync_fn: Callable[..., list[Tensor]] | None, process_group: Any | None
     ) -> Tensor:
-        """Return the sum of a tensor over all processes, as a new tensor.
-
-        Raises:
-            RuntimeError: on all processes, if their settings differ.
-        """
+        """Return the sum of a tensor over all processes, as a new tensor; raise if their settings differ."""
         group = process_group or self.process_group
-        self._check_first_sync(state.device, dist_sync_fn, group)
-        return over_processes(state, dist_sync_fn, group)
+        same = self._check_first_sync(state.device, dist_sync_fn, group)
+        total = over_processes(state, dist_sync_fn, group)
+        self._warn_of_batches(same)
+        return total
 
     def unsync(self, should_unsync: bool = True) -> None:
         """Restore this process's own counts.
@@ -551,6 +600,27 @@ class SummedState(SyncedMetric):
 def digest(text: str) -> int:
     """Return a number of 48 bits that differs between texts, and is the same in every process."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+
+
+def fingerprint(preds: Tensor, target: Tensor) -> int:
+    """Return a number that differs between batches; 0 for batches that can be equal by chance.
+
+    Chance is small for at least 16 samples whose predictions have at least 1,000 orders among targets of one class.
+    """
+    if not target.numel():
+        return 0
+    some = -(-POSITIONS * len(target) // target.numel())
+    of_classes = preds.ndim > target.ndim
+    scores, classes = preds[:some].detach().cpu().float(), target[:some].cpu().flatten()
+    scores = (scores.movedim(1, -1) if of_classes else scores).reshape(len(classes), -1)
+    kinds = torch.unique(scores, dim=0, return_inverse=True)[1]
+    totals = torch.unique(classes, return_counts=True)[1]
+    cells = torch.unique(torch.stack((classes.long(), kinds)), dim=1, return_counts=True)[1]
+    orders = (totals + 1).lgamma().sum() - (cells + 1).lgamma().sum()
+    if len(classes) < 16 or orders < math.log(ORDERS):
+        return 0
+    shapes = list(preds.shape), list(target.shape)
+    return digest(f"{shapes} {classes.int().tolist()} {scores.contiguous().numpy().tobytes().hex()}")
 
 
 def over_processes(

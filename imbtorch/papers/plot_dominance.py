@@ -10,6 +10,7 @@ from torch import Tensor
 
 from imbtorch.choosing.models import Selection
 from imbtorch.counting.arguments import computed_on_cpu
+from imbtorch.deciding.ties import undominated
 from imbtorch.measures.traits import measure_function, of_two_classes
 from imbtorch.papers.dominance import (
     dominance_points,
@@ -22,7 +23,6 @@ from imbtorch.papers.dominance import (
 )
 from imbtorch.plots.operating import Models, draw_curves, marked_places, model_texts, named_counts, rising
 from imbtorch.plots.style import MARKERS, add_legend, display_names, figure_and_axes, literal
-from imbtorch.ties import undominated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

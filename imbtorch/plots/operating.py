@@ -154,7 +154,7 @@ def plot_best_thresholds(
     counts: Mapping[str, Tensor],
     ax: Axes | None = None,
     *,
-    thresholds: Tensor,
+    places: Tensor,
     best: Tensor,
     measure: str,
     areas: Interval,
@@ -168,8 +168,8 @@ def plot_best_thresholds(
         kind: ROC curve, or precision over recall.
         counts: name of a label -> ``[T, 2, 2]`` counts or rates at each threshold; an empty name is not written.
         ax: axes to draw into; by default the axes of a new figure.
-        thresholds: ``[T]``, increasing.
-        best: ``[L]``, the best threshold of each label.
+        places: ``[L]``, index of the best threshold of each label.
+        best: ``[L]``, these thresholds.
         measure: name of the measure that is best there.
         areas: ``[L]``, area below each curve with its interval; bounds are nan where there is none.
 
@@ -182,9 +182,9 @@ def plot_best_thresholds(
     notes = [f"{area} {text}" for text in bracketed(areas)]
     chosen = [f"threshold {probability(value)}" for value in best.tolist()]
     texts = legend_texts(names, notes) if single else legend_texts(names, notes, chosen)
-    places = dict(zip(counts, torch.searchsorted(thresholds, best).tolist(), strict=True))
+    marked = dict(zip(counts, places.tolist(), strict=True))
     mark = literal(f"threshold with the best {measure}")
-    points = draw(ax, counts, places, dict(zip(counts, texts, strict=True)), mark)
+    points = draw(ax, counts, marked, dict(zip(counts, texts, strict=True)), mark)
     ((x, y), *_) = points.values()
     if single and x == x and y == y:  # precision is nan without positive predictions
         side, offset = ("right", (-9, -16)) if x > NEAR_THE_EDGE else ("left", (9, -9 if kind == "roc" else 5))

@@ -1,111 +1,124 @@
-"""Reports of saved predictions: lists, arrays, tensors and data frames, with classes of any name."""
+"""Reports of saved predictions: arrays, frames, files and engines, with classes of any name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import importlib
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from os import PathLike
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from imbtorch.choosing.comparisons import histogram_of_ranks
-from imbtorch.counting.logits import against_the_rest, of_class_one
-from imbtorch.counts import rescaled_rows
-from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
-from imbtorch.deciding.adjustment_sweep import LogitAdjustmentSweep
-from imbtorch.deciding.curves import area, area_interval, average_precision, average_precision_interval
-from imbtorch.deciding.sweep import ThresholdSweep
-from imbtorch.intervals.intervals import Interval
+from imbtorch.columns import Missing, Rules
+from imbtorch.counting.arguments import Task, Thresholds
+from imbtorch.counts import check_choice
+from imbtorch.deciding.scores import AREAS, Curves
 from imbtorch.measures.named import Measured
-from imbtorch.metrics.rows import Row, shown
-from imbtorch.predictions.columns import (
-    Samples,
-    as_array,
-    is_table,
-    keyed_by_name,
-    read_classes,
-    read_clusters,
-    read_labels,
-    read_weights,
-)
+from imbtorch.measures.overall import macro_averaged_absolute_error
+from imbtorch.measures.traits import by_any_name, needs_matrix
+from imbtorch.metrics.base import UNSURE
+from imbtorch.metrics.rows import Row
+from imbtorch.predictions.samples import Samples, from_arrays, from_source
+from imbtorch.predictions.sources import Arrays, Engine, Source
 from imbtorch.reports.report import ImbalanceReport
 from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import first_names
 
-AREAS = {"auc": (area, area_interval), "average_precision": (average_precision, average_precision_interval)}
+LARGE = 25_000_000  # cells of a matrix from which margins are counted if they are enough: 0.2 GB
+SLOW = 2.0  # seconds after which, and between which, a terminal shows progress
 
 
 def report(
+    source: Any = None,
     *,
-    preds: Any,
     target: Any,
-    class_names: Sequence[Any] | None = None,
+    preds: Any = None,
+    scores: Any = None,
+    class_names: Sequence[Any] | Mapping[Any, Any] | None = None,
     positive: Any = None,
+    task: Task | None = None,
+    threshold: Thresholds = 0.5,
     logits: bool = False,
+    group: Any = None,
     cluster: Any = None,
     weight: Any = None,
+    frequency: Any = None,
+    ignore: Any = None,
+    missing: Missing = "raise",
     prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
     measures: Mapping[str, Measured] | Sequence[str] | None = None,
     intervals: bool | Sequence[str] = False,
     rule: str | None = None,
     prior: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
+    encoding: str | None = None,
+    decimal: str = ".",
+    head: bool = True,
 ) -> ReportResult:
     """Report saved predictions, as :class:`ImbalanceReport` reports predictions in a training.
 
-    Arguments are lists, NumPy arrays, torch tensors, or columns of pandas; a table of several columns is a mapping or a
-    DataFrame. Classes are strings, integers or booleans, in sorted order or the order of ``class_names``.
+    ``source`` is a frame (pandas, Polars, PyArrow), a mapping of columns, a lazy frame of an engine, or files: a path,
+    glob, folder or list of paths of CSV, TSV, Parquet or JSON lines, also ``.gz`` and ``.zst``
+    (``pip install imbtorch[files]``). The other arguments then name columns: one, a list, a pattern such as ``"p_*"``,
+    or a mapping of class to column. Only these are read, and memory does not grow with rows. Without ``source`` they
+    hold the values: lists, NumPy arrays, torch tensors, columns of frames; several columns as a mapping or frame.
 
-    **Two classes.** Booleans, and 0 and 1, are the binary task, with True or 1 as the positive class. Two other classes
-    are reported like several ones unless ``positive`` names one of them; it is never guessed.
+    **Classes** are integers if all values of targets and predictions are whole numbers, however written, booleans
+    if all are true or false, else texts. The guide has all rules. Booleans, and 0 and 1, are the binary task, with True
+    or 1 as the positive class. Two other classes are reported like several ones unless ``positive`` names one of them.
 
-    **Scores.** Floating ``preds`` are scores, and the table then also has the area under the ROC curve (``auc``) and
-    the average precision (``average_precision``), with several classes of each one against the rest and their mean.
-    They are exact; a :class:`ThresholdSweep`, which does not keep the scores, has them up to the width of its bins.
+    **Scores** add the area under the ROC curve (``auc``) and the average precision (``average_precision``), with
+    several classes of each one against the rest and their mean: exact up to 5 million samples, then by a sweep's bins.
 
     **The rule.** ``rule`` names the measure for which a decision rule is chosen on the same samples: with two classes
     or labels the threshold of a :class:`ThresholdSweep`, with several classes the tau of a
-    :class:`LogitAdjustmentSweep`. ``table()["rule"][rule]`` holds it, the values of the measure without and with it
-    (``plain`` and ``chosen``), and the gain to expect on new samples, corrected for the choice.
-
-    Rows are counted from 0 in errors.
+    :class:`LogitAdjustmentSweep`. ``table()["rule"][rule]`` holds it (of logits also as ``log_odds``), the values of
+    the measure without and with it (``plain`` and ``chosen``), and the corrected gain to expect on new samples.
 
     Args:
-        preds: predicted classes ``[N]``; or scores: ``[N]`` of class 1, True or ``positive``, ``[N, K]`` in the order
-            of the classes, or a mapping or DataFrame of class -> ``[N]``. Of several labels classes or scores
-            ``[N, L]``, or label -> ``[N]``.
-        target: true classes ``[N]``; of several labels 0 and 1 ``[N, L]``, or label -> ``[N]``.
-        class_names: classes in the order of the report, also those that neither ``target`` nor ``preds`` holds. If
-            classes are the integers 0 to K - 1 or booleans, their names, in this order; of labels their names.
+        source: frame, mapping of columns, lazy frame, or files; None if the arguments hold the values.
+        target: true classes; of several labels columns of 0 and 1, ``[N, L]`` or label -> ``[N]``.
+        preds: predicted classes, of several labels a column each. Floating arrays are scores; columns never are.
+        scores: score of class 1, True or ``positive``, or of each class, by name or ``[N, K]`` in their order.
+        class_names: classes in the order of the report, also those that do not occur; names of the integers 0 to
+            K - 1, or a mapping of class to name.
         positive: positive one of two classes.
+        task: ``"multilabel"`` for labels of which each row has one, ``"multiclass"`` for the mean over 0 and 1.
+        threshold: score strictly above which 1 is predicted, for two classes and labels.
         logits: whether scores are logits rather than probabilities; never guessed.
-        cluster: id of the cluster of each sample, such as its patient, ``[N]``. Intervals then resample clusters, but
-            for AUC and average precision, which get none.
-        weight: weight of each sample, ``[N]``; weighted values have no intervals.
+        group: group of each sample, such as its site; adds the values of each and of the worst.
+        cluster: id of the cluster of each sample, such as its patient, which intervals and the rule resample; areas
+            then have no intervals.
+        weight: weight of each sample; weighted values have no intervals.
+        frequency: number of samples that each row stands for.
+        ignore: target, or list of targets, whose samples are left out, such as -100.
+        missing: ``"raise"``, ``"drop"`` to leave out samples with a missing value, ``"class"`` to make a class of them.
         prevalence: class shares of the population for which values are computed, by class or in the order of the
-            classes (by class if ``positive`` names the first of two, which the report puts last); for labels the share
-            of positives of each. See :class:`ImbalanceReport`.
+            classes (by class if ``positive`` names the first of two); for labels the share of positives of each.
         measures: measures over all classes, as in :class:`ImbalanceReport`.
         intervals: True for the 95% intervals of all measures, or names of values; False by default.
         rule: name of the measure for which a decision rule is chosen; by default none.
-        prior: number or share of the training samples of each class, by class or in the order of the classes, for
-            ``rule`` with several classes.
+        prior: number or share of the training samples of each class, for ``rule`` with several classes.
+        encoding: encoding of CSV files: ``"utf-8"``, ``"latin-1"`` or ``"utf-16"``.
+        decimal: decimal sign of numbers in CSV files.
+        head: whether the first row of CSV files names the columns; if not, they are ``"0"``, ``"1"``, ...
 
     Returns:
         :class:`~imbtorch.reports.result.ReportResult`, as ``ImbalanceReport.result()``: print its ``table()``.
 
     Raises:
-        ValueError: for lengths that differ, missing values, a class that no target has, columns that match no class,
-            NaN scores, scores that are no probabilities, and arguments that do not fit each other. The error names row
-            and column.
+        ValueError: for values that have no single meaning, and arguments that do not fit each other. The error names
+            the argument, the row (from 0, without the head) and the remedy.
         TypeError: for values that are no classes, and classes of different types.
 
     >>> from imbtorch import report
-    >>> result = report(
-    ...     preds=["cat", "cat", "dog", "emu"], target=["cat", "dog", "dog", "emu"], measures=["balanced_accuracy"]
-    ... )
-    >>> print(result.table())
+    >>> columns = {"label": ["cat", "dog", "dog", "emu"], "pred": ["cat", "cat", "dog", "emu"]}
+    >>> print(report(columns, target="label", preds="pred", measures=["balanced_accuracy"]).table())
     class  support  predicted  recall  precision
-    cat          1          2   1.000      0.500
+    cat          1          1   1.000      0.500
     dog          2          1   0.500      1.000
     emu          1          1   1.000      1.000
     <BLANKLINE>
@@ -113,62 +126,210 @@ def report(
     balanced_accuracy  0.833
     Baseline: always predicting 'dog': balanced_accuracy 0.333
     """
-    if isinstance(target, str) or isinstance(preds, str):
-        raise TypeError("preds and target must hold a value for each sample, got a string; pass the column itself")
-    data = read_labels if is_table(target) or as_array("target", target).ndim > 1 else read_classes
-    read = data(preds, target, class_names, positive, logits)
-    extra: dict[str, Tensor] = {}
-    if cluster is not None:
-        extra["cluster"] = read_clusters(cluster, len(read.target))
-    if weight is not None:
-        extra["weight"] = read_weights(weight, len(read.target))
-    _check_order(read, prevalence)
-    own, of_areas = _split(intervals, read, prevalence)
-    counted = ImbalanceReport(
-        read.task,
-        class_names=read.names,
-        measures=measures,
-        intervals=own,
-        logits=logits,
-        clusters=True if cluster is not None else None,
-        prevalence=keyed_by_name(prevalence),
-        weighted=weight is not None,
+    check_choice("missing", missing, ("raise", "drop", "class"))
+    if (preds is None) == (scores is None):
+        raise TypeError("preds or scores must be given, one of them: predicted classes, or scores of classes")
+    if weight is not None and frequency is not None:
+        raise ValueError("weight and frequency exclude each other; multiply them into one weight")
+    roles = {"group": group, "cluster": cluster, "weight": weight, "frequency": frequency}
+    more = {name: each for name, each in roles.items() if each is not None}
+    argument, predicted = ("preds", preds) if scores is None else ("scores", scores)
+    if source is None:
+        given = from_arrays(argument, predicted, target, more)
+    else:
+        wanted = [each for each in (target, predicted, *more.values()) if isinstance(each, str)]
+        given = from_source(opened(source, wanted, encoding, decimal, head), argument, predicted, target, more)
+    marks = tuple(ignore) if isinstance(ignore, (list, tuple, set)) else () if ignore is None else (ignore,)
+    with _reading(given.source):
+        samples = Samples(given, Rules(class_names, positive, task, marks, missing), logits)
+        return _counted(samples, threshold, prevalence, measures, intervals, rule, prior)
+
+
+def opened(
+    source: Any, wanted: Sequence[str], encoding: str | None, decimal: str, head: bool, like: Source | None = None
+) -> Source:
+    """Open a source: a frame, a mapping, or files; raise a TypeError for anything else."""
+    if isinstance(source, Mapping):
+        return Arrays({str(name): each for name, each in source.items()})
+    if isinstance(source, (str, PathLike, list, tuple)):
+        from imbtorch.predictions.files import open_files
+
+        plain = [each for each in wanted if not set(each) & set("*?,")]
+        return open_files(source, plain, encoding, decimal, head, like)
+    if type(source).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
+        from imbtorch.predictions.files import Relation
+
+        return Relation(source)
+    nw = importlib.import_module("narwhals")
+    frame = nw.from_native(source, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        return Engine(frame)
+    if isinstance(frame, nw.DataFrame):
+        return Arrays({str(name): frame[name].to_native() for name in frame.columns})
+    raise TypeError(
+        f"source must be a frame, a mapping of columns, a path or a list of paths, got {type(source).__name__}; arrays "
+        "are passed as preds= and target="
     )
-    if read.scored:
-        _check_rule(rule, prior, read, weight, prevalence)
-    elif rule is not None or logits:
+
+
+@contextmanager
+def _reading(source: Source) -> Iterator[None]:
+    """Show progress of files, and leave the other cores to the engine, whose threads those of torch would slow down."""
+    if isinstance(source, Arrays):
+        yield
+        return
+    threads, connection = torch.get_num_threads(), getattr(source, "connection", None)
+    torch.set_num_threads(1)
+    try:
+        with nullcontext() if connection is None else progress(connection):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def progress(connection: Any) -> Iterator[None]:
+    """Show on a terminal how much of a query of DuckDB is done, once it takes long."""
+    done = threading.Event()
+
+    def show() -> None:
+        while not done.wait(SLOW):
+            sys.stderr.write(f"\rreading: {max(connection.query_progress(), 0):.0f}% ")
+            sys.stderr.flush()
+
+    thread = threading.Thread(target=show, daemon=True)
+    if sys.stderr.isatty():
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _counted(
+    samples: Samples,
+    threshold: Thresholds,
+    prevalence: Any,
+    measures: Mapping[str, Measured] | Sequence[str] | None,
+    intervals: bool | Sequence[str],
+    rule: str | None,
+    prior: Any,
+) -> ReportResult:
+    """Count all samples, and compute the result."""
+    given, scored = samples.given, samples.given.scored
+    _check_order(samples, prevalence, measures)
+    if scored:
+        _check_rule(rule, prior, samples, prevalence)
+        if rule is not None and threshold != 0.5:
+            raise ValueError("threshold is chosen by rule; leave one of them out")
+    elif rule is not None or samples.logits:
         raise ValueError(f"{'rule' if rule else 'logits'} needs scores, but preds are classes; pass their scores")
-    counted.update(read.preds, read.target, **extra)
-    result = counted.result()
-    if not read.scored:
-        return result
-    rows = _areas(read, logits, counted.prevalence, extra.get("weight"), () if extra else of_areas)
-    if rule is not None and read.task == "multiclass":
-        rows |= _adjusted(read, rule, prior, logits, extra)
-    elif rule is not None:
-        rows |= _thresholds(read, rule, counted.prevalence, logits, extra.get("weight"))
-    return with_values(result, rows)
+    elif threshold != 0.5:
+        raise ValueError("threshold is for scores, but preds are classes; pass scores=")
+    own, bounded = _split(intervals, samples, prevalence)
+    counted = ImbalanceReport(
+        samples.task,
+        class_names=samples.names,
+        measures=_without_areas(measures, scored),
+        intervals=own,
+        logits=samples.logits,
+        groups=samples.groups or None,
+        clusters=True if "cluster" in given.more else False if "frequency" in given.more else None,
+        prevalence=keyed_by_name(prevalence),
+        weighted="weight" in given.more,
+        threshold=threshold,
+        state=_layout(samples, measures, own, prevalence),
+    )
+    curves = None
+    if scored:
+        curves = Curves(
+            samples.task,
+            samples.names,
+            samples.logits,
+            counted.prevalence,
+            samples.rows,
+            "weight" in given.more,
+            "cluster" in given.more,
+            rule,
+            keyed_by_name(prior),
+        )
+    for part in samples.parts():
+        counted.update(part.preds, part.target, **part.extra)
+        if curves is not None and len(part.target):
+            extra = {name: each for name, each in part.extra.items() if name != "group"}
+            curves.update(part.preds, part.target, **extra)
+    result, rows, notes = counted.result(), dict[Row, Tensor](), list[str]()
+    if curves is not None:
+        rows, notes = curves.values(bounded)
+    return with_values(result, rows, (*samples.notes, *notes))
 
 
-def _check_order(read: Samples, prevalence: Any) -> None:
-    """Raise for class shares in an order that ``positive`` makes unclear."""
-    if read.swapped and prevalence is not None and not isinstance(prevalence, Mapping):
-        shares = ", ".join(f"{name!r}: ..." for name in read.names)
+def keyed_by_name(given: Any) -> Any:
+    """Return a mapping of classes with their names as keys, and anything else as it is."""
+    return {str(key): value for key, value in given.items()} if isinstance(given, Mapping) else given
+
+
+def _without_areas(measures: Any, scored: bool) -> Any:
+    """Return measures of counts, without those of scores, which scores always have."""
+    if measures is None or isinstance(measures, (str, Mapping)):
+        return measures
+    named = [each for each in measures if each in AREAS]
+    if named and not scored:
+        raise ValueError(f"measures contains {named[0]!r}, which needs scores; pass scores=, or floating preds")
+    return [each for each in measures if each not in AREAS]
+
+
+def _layout(
+    samples: Samples, measures: Any, intervals: bool | Sequence[str], prevalence: Any
+) -> Literal["matrix", "margins"]:
+    """Return margins for so many classes that their matrix is large, if nothing asked for needs its cells."""
+    clustered = {"cluster", "group"} & set(samples.given.more)
+    if samples.task != "multiclass" or len(samples.names) ** 2 <= LARGE or intervals or clustered:
+        return "matrix"
+    given = measures.values() if isinstance(measures, Mapping) else measures or ()
+    known = [by_any_name().get(each) if isinstance(each, str) else each for each in given]
+    cells = prevalence is not None or any(each is None or needs_matrix(each) for each in known)
+    return "matrix" if cells else "margins"
+
+
+def _check_order(samples: Samples, prevalence: Any, measures: Any) -> None:
+    """Raise for class shares and measures that need an order which is unclear."""
+    classes, names = samples.classes, samples.names
+    if classes is None:
+        return
+    if classes.swapped and prevalence is not None and not isinstance(prevalence, Mapping):
+        shares = ", ".join(f"{name!r}: ..." for name in names)
         raise ValueError(
-            f"positive puts {read.names[-1]!r} last, so the order of prevalence is unclear; give the shares by class, "
+            f"positive puts {names[-1]!r} last, so the order of prevalence is unclear; give the shares by class, "
             f"prevalence={{{shares}}}"
+        )
+    given = measures.values() if isinstance(measures, Mapping) else measures or ()
+    ordinal = [each for each in given if each in ("macro_averaged_absolute_error", macro_averaged_absolute_error)]
+    if ordinal and not classes.ordered and len(names) > 2:
+        raise ValueError(
+            f"macro_averaged_absolute_error needs the order of the classes, which texts do not have; name them in "
+            f"their order by class_names=[...], or pass an ordered Categorical; sorted they are {first_names(names)}"
         )
 
 
 def _split(
-    intervals: bool | Sequence[str], read: Samples, prevalence: Any
+    intervals: bool | Sequence[str], samples: Samples, prevalence: Any
 ) -> tuple[bool | Sequence[str], Sequence[str]]:
     """Return the names of values with intervals of the report, and those of areas under curves."""
-    bounded = list(AREAS) if prevalence is None else ["auc"]  # average precision has none at another prevalence
-    if isinstance(intervals, (bool, str)) or not read.scored:
-        return intervals, bounded if intervals is True else ()
+    given, names = samples.given, samples.names
+    keys = list(AREAS) if prevalence is None else ["auc"]  # average precision has none at another prevalence
+    known = keys if samples.task == "binary" else [f"{area}/{name}" for area in keys for name in names]
+    independent = not {"cluster", "weight"} & set(given.more)
+    if isinstance(intervals, (bool, str)) or not given.scored:
+        return intervals, known if intervals is True and independent else ()
     of_areas = [name for name in intervals if name.partition("/")[0] in AREAS]
-    known = bounded if read.task == "binary" else [f"{area}/{name}" for area in bounded for name in read.names]
+    if of_areas and not independent:
+        raise ValueError(
+            UNSURE
+            if "weight" in given.more
+            else f"intervals contains {of_areas[0]!r}, but areas have no intervals with cluster=; a "
+            "ThresholdSweep(..., clusters=True) has them, sweep.interval('auc')"
+        )
     for name in of_areas:
         if name not in known:
             raise ValueError(
@@ -178,9 +339,9 @@ def _split(
     return [name for name in intervals if name not in of_areas], of_areas
 
 
-def _check_rule(rule: str | None, prior: Any, read: Samples, weight: Any, prevalence: Any) -> None:
+def _check_rule(rule: str | None, prior: Any, samples: Samples, prevalence: Any) -> None:
     """Raise for a rule and a prior that do not fit the classes."""
-    several = read.task == "multiclass"
+    several, names = samples.task == "multiclass", samples.names
     if prior is not None and (rule is None or not several):
         raise ValueError(
             "prior is for the rule of several classes; " + ("leave it out" if rule else "add rule='balanced_accuracy'")
@@ -190,115 +351,14 @@ def _check_rule(rule: str | None, prior: Any, read: Samples, weight: Any, preval
     if prior is None:
         raise ValueError(
             "rule needs prior for several classes: the number or share of the training samples of each class, as in "
-            f"prior={{{', '.join(f'{name!r}: ...' for name in read.names[:3])}}}; of two classes positive= names the "
+            f"prior={{{', '.join(f'{name!r}: ...' for name in names[:3])}}}; of two classes positive= names the "
             "positive one, and the rule is then a threshold"
         )
-    if weight is not None or prevalence is not None:
+    if "weight" in samples.given.more or prevalence is not None:
         raise ValueError(
             "rule takes neither weight nor prevalence for several classes; choose the rule in a report without them"
         )
     if isinstance(prior, Mapping):
-        names = set(map(str, prior))
-        wrong = sorted(names.symmetric_difference(read.names))
+        wrong = sorted(set(map(str, prior)).symmetric_difference(names))
         if wrong:
-            raise ValueError(f"prior must name each class, {first_names(read.names)}; {wrong[0]!r} differs")
-
-
-def _areas(
-    read: Samples, logits: bool, prevalence: Sequence[float] | None, weight: Tensor | None, bounded: Sequence[str]
-) -> dict[Row, Tensor]:
-    """Return areas under curves, of each label or class against the rest and their mean, with the bounds of some."""
-    binary, scores = read.task == "binary", _ranked(read, logits)
-    shares = prevalence[1:] if binary and prevalence is not None else prevalence
-    one = torch.ones(len(scores), dtype=torch.float64) if weight is None else weight
-    found: dict[str, dict[Row, Tensor]] = {measure: {} for measure in AREAS}
-    bounds: dict[Row, Tensor] = {}
-    whole = []  # whether there are samples of both classes
-    for at in range(scores.shape[1]):  # one at a time: a histogram has a cell for each sample
-        positive = read.target[:, at] if read.task == "multilabel" else read.target == at + binary
-        different, place = torch.unique(scores[:, at], return_inverse=True)
-        histogram = histogram_of_ranks(place, positive, len(different), one.unsqueeze(0))[0]
-        rates = histogram
-        if shares is not None:
-            rates = rescaled_rows(histogram, torch.tensor([1 - shares[at], shares[at]], dtype=torch.float64))
-        whole.append(bool(histogram.sum(-1).all()))
-        for measure, (value, interval) in AREAS.items():
-            row = Row(measure, True) if binary else Row(measure, True, "class", read.names[at])
-            found[measure][row] = value(rates)
-            if row.name in bounded and whole[-1]:
-                bounds |= _ends(row, interval(histogram))
-    if not binary:
-        for measure, areas in found.items():
-            of_whole = torch.where(torch.tensor(whole), torch.stack(list(areas.values())), torch.nan)
-            areas[Row(measure, True)] = of_whole.nanmean()
-    rows = {row: value for areas in found.values() for row, value in areas.items()}
-    return dict(zip(rows, shown(list(rows.values())), strict=True)) | bounds
-
-
-def _ranked(read: Samples, logits: bool) -> Tensor:
-    """Return float64 scores ``[N, L]`` that rank the samples: of the positive class, or of each label or class."""
-    scores = read.preds.double()
-    if read.task == "binary":
-        scores = of_class_one(scores, 1) if logits or scores.ndim == 1 else scores[:, 1]
-        return scores.unsqueeze(1)
-    if read.task == "multiclass" and logits:
-        most = torch.finfo(scores.dtype).max / 4
-        return against_the_rest(scores.clamp(-most, most))
-    return scores
-
-
-def _ends(row: Row, interval: Interval, place: int = 0) -> dict[Row, Tensor]:
-    """Return the bounds of a value."""
-    low, high = shown([interval.low.reshape(-1)[place], interval.high.reshape(-1)[place]])
-    own = (row.measure, row.better, row.kind, row.of)
-    return {Row(*own, "low"): low, Row(*own, "high"): high}
-
-
-def _chosen(
-    name: str, of: str, better: bool | None, numbers: Sequence[float], interval: Interval | None, place: int = 0
-) -> dict[Row, Tensor]:
-    """Return the rows of a rule: its number, the values of the measure without and with it, and its gain."""
-    keys = ((name, None), ("plain", better), ("chosen", better))
-    rows = [Row(key, direction, "rule", of) for key, direction in keys]
-    found = dict(zip(rows, torch.tensor(numbers, dtype=torch.float64).unbind(), strict=True))
-    if interval is not None:
-        gain = Row("gain", True, "rule", of)
-        found[gain] = shown([interval.estimate.reshape(-1)[place]])[0]
-        found |= _ends(gain, interval, place)
-    return found
-
-
-def _thresholds(
-    read: Samples, rule: str, prevalence: Sequence[float] | None, logits: bool, weight: Tensor | None
-) -> dict[Row, Tensor]:
-    """Return the rows of the threshold of two classes, or of each label."""
-    labels: dict[str, Any] = {"num_labels": len(read.names), "class_names": read.names}
-    labels = {} if read.task == "binary" else labels
-    counted = ThresholdSweep(
-        rule, task=read.task, prevalence=prevalence, logits=logits, weighted=weight is not None, **labels
-    )
-    counted.update(read.preds, read.target, **({} if weight is None else {"weight": weight}))
-    sweep = counted.result()
-    thresholds, values = sweep.curve()
-    plain = values[..., int((thresholds - 0.5).abs().argmin())].reshape(-1).tolist()
-    interval = None if weight is not None else sweep.gain(generator=torch.Generator().manual_seed(0))
-    found: dict[Row, Tensor] = {}
-    chosen, at_it = ([row for row in sweep.rows if row.measure == each] for each in ("threshold", "value"))
-    for place, (number, value) in enumerate(zip(chosen, at_it, strict=True)):
-        of = rule if read.task == "binary" else f"{rule}/{number.of}"
-        numbers = (sweep.rows[number].item(), plain[place], sweep.rows[value].item())
-        found |= _chosen("threshold", of, value.better, numbers, interval, place)
-    return found
-
-
-def _adjusted(read: Samples, rule: str, prior: Any, logits: bool, extra: Mapping[str, Tensor]) -> dict[Row, Tensor]:
-    """Return the rows of the logit adjustment of several classes."""
-    prior = keyed_by_name(prior)
-    shares = [prior[name] for name in read.names] if isinstance(prior, Mapping) else prior
-    sweep = LogitAdjustmentSweep(rule, shares, class_names=read.names, logits=logits)
-    sweep.update(read.preds, read.target, **extra)
-    result: LogitAdjustmentResult = sweep.result()
-    taus, values = result.curve()
-    plain, chosen = (values[int((taus == tau).double().argmax())].item() for tau in (0.0, result.tau))
-    interval = result.gain(generator=torch.Generator().manual_seed(0))
-    return _chosen("tau", rule, sweep["value"].row.better, (result.tau, plain, chosen), interval)
+            raise ValueError(f"prior must name each class, {first_names(names)}; {wrong[0]!r} differs")

@@ -22,7 +22,14 @@ FORMAT = "imbtorch report"
 SCHEMA = 2  # version of the files; 1 (imbtorch 0.5) held all values and the table as well
 
 
-def text_of_file(rows: Mapping[Row, Tensor], signature: str, version: str, at: Snapshot, readings: Readings) -> str:
+def text_of_file(
+    rows: Mapping[Row, Tensor],
+    signature: str,
+    version: str,
+    at: Snapshot,
+    readings: Readings,
+    notes: Sequence[str],
+) -> str:
     """Return the text of a file: version, settings, counts, and those values that the counts cannot give."""
     settings = _settings(at, readings)
     given = {key for kind in ("measures", "per_class") for key in settings[kind] or {}}
@@ -38,6 +45,7 @@ def text_of_file(rows: Mapping[Row, Tensor], signature: str, version: str, at: S
         "groups": None if at.groups is None else _listed(at.groups),
         "buckets": None if at.buckets is None else at.buckets.tolist(),
         "dependent": at.dependent,
+        "notes": list(notes),
         "values": [
             {
                 **{"name": row.name, "value": _number(value.item()), "double": value.dtype == torch.float64},

@@ -61,13 +61,7 @@ def shot_groups(train_counts: Sequence[int] | Tensor, many: int = 100, few: int 
 def checked_class_groups(
     given: Mapping[str, Sequence[str | int]] | None, class_names: Sequence[str]
 ) -> dict[str, tuple[int, ...]]:
-    """Return the indices of the classes of each group.
-
-    Raises:
-        ValueError: for unknown classes, classes that occur twice in a group, and names that a checkpoint's file name
-            cannot hold.
-        TypeError: for anything but a mapping of names to sequences of classes that are not empty.
-    """
+    """Return the indices of the classes of each group, or raise for a wrong group."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -130,12 +124,7 @@ LARGE = 100_000_000  # bytes of a state above which the constructor warns
 def checked_per_group(
     per_group: Sequence[str] | None, names: Sequence[str], measures: Mapping[str, AveragedMeasure]
 ) -> tuple[str, ...]:
-    """Return the keys of the measures that are reported for each group.
-
-    Raises:
-        ValueError: for measures that the report does not have.
-        TypeError: for a string in place of a sequence.
-    """
+    """Return the keys of the measures that are reported for each group, or raise for unknown ones."""
     if isinstance(per_group, str):
         raise TypeError(f"per_group must be a sequence of names such as ({per_group!r},), got a string")
     if per_group is None:
@@ -148,12 +137,7 @@ def checked_per_group(
 
 
 def checked_group_names(groups: Sequence[str] | int | None) -> tuple[str, ...] | None:
-    """Return the names of the groups; a number gives ``group 0``, ``group 1``, ...
-
-    Raises:
-        ValueError: for no group, equal names, and names that a checkpoint's file name cannot hold.
-        TypeError: for anything but names and numbers.
-    """
+    """Return the names of the groups; a number gives ``group 0``, ``group 1``, ... Raise for names that are none."""
     if groups is None:
         return None
     if isinstance(groups, int) and not isinstance(groups, bool):
@@ -206,13 +190,7 @@ def worst(values: Tensor, comparable: Tensor, higher_is_better: bool) -> Tensor:
 
 
 def group_problems(counting: Counting, counts: Counts, names: Sequence[str]) -> dict[str, str]:
-    """Describe the groups without samples or without targets of some class: kind -> text.
-
-    Args:
-        counting: how samples are counted.
-        counts: counts of each group.
-        names: names of the groups.
-    """
+    """Describe the groups without samples or without targets of some class: kind -> text."""
     samples, comparable = comparable_groups(counting, counts)
     if not bool(samples.any()):
         return {}
@@ -252,8 +230,7 @@ def few_samples_text(
         counts: float64 ``[..., K, K]``.
         shares: class shares of the population, ``[K]`` or ``[..., K]``.
         classes: classes to check.
-        samples_text: function that tells the number of samples of a class, given the index of the value that an error
-            changes most.
+        samples_text: function of a class and the value that changes most that tells the number of samples.
     """
     rates = rescaled_rows(counts, shares)
     plain, logged = read(counts), read(rates)

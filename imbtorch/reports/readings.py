@@ -217,14 +217,8 @@ class Readings:
         With clusters, their buckets are resampled. A single label whose samples came without cluster ids is treated as
         independent samples, because resamples would give far wider intervals of few positives.
 
-        Args:
-            at: counts.
-            rows: rows of :attr:`values`.
-            group: index of a group of samples; None for all samples.
-            clusters: True to resample buckets for all values, False for none; by default as above.
-            draws: number of draws.
-            level: probability that the intervals hold.
-            generator: source of randomness, on the CPU.
+        The group is the index of a group of samples, None for all. ``clusters`` is True to resample buckets for all
+        values, False for none, None for the rule above.
         """
         counts, buckets = _counts_of(at, group, clusters)
         independent = clusters is None and counts.ndim == 3 and not at.dependent
@@ -271,12 +265,11 @@ class Readings:
 
         Args:
             given: names of values.
-            called: whether the user called ``interval(name)``, which errors then quote; by default they name
-                ``intervals``.
+            called: whether the user called ``interval(name)``, which errors then quote.
 
         Raises:
-            ValueError: for names that are not reported or occur twice, for values without an interval, such as bounds
-                of others, and for lowest values (``average="min"``), which have no interval that covers them.
+            ValueError: for names that are not reported or occur twice, and for values without an interval, such as
+                bounds and lowest values (``average="min"``).
             TypeError: for a string.
         """
         if isinstance(given, str):

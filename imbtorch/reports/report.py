@@ -209,11 +209,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
     def _check_names(self) -> None:
         """Raise if two values have the same name, or if there is no value."""
-        taken: set[str] = set()
+        taken: dict[str, Row] = {}
         for row in self._settings.rows:
-            if row.name in taken:
-                raise ValueError(_collision(row.name, "intervals" if row.bound else ARGUMENTS[row.kind]))
-            taken.add(row.name)
+            if (other := taken.setdefault(row.name, row)) is not row:
+                raise ValueError(_collision(row.name, row, other))
         if not taken:
             raise ValueError(
                 "measures and per_class are both empty, so there is nothing to report; name at least one measure"
@@ -507,8 +506,12 @@ def _a_name_each(names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _collision(name: str, cause: str) -> str:
+def _collision(name: str, row: Row, other: Row) -> str:
     """Return the error message for a name that another argument already reports."""
+    cause = "intervals" if row.bound else ARGUMENTS[row.kind]
+    bound, plain = (row, other) if row.bound else (other, row)
+    if bound.bound and plain.of:
+        return f"{name!r} is a bound, which intervals adds, and a value of {plain.of!r}; give {plain.of!r} another name"
     if "groups" in cause:
         return f"{name!r} is already reported, and {cause} adds it again; give that group another name"
     return f"measures already contains {name!r}, which {cause} adds; rename it in measures"

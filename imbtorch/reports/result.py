@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, nan
 from os import PathLike
@@ -47,6 +47,7 @@ class ReportResult(Result):
     _at: Snapshot
     _settings: Readings
     _version: str = __version__
+    _notes: tuple[str, ...] = ()
 
     @property
     def _counted(self) -> Counts:
@@ -101,7 +102,7 @@ class ReportResult(Result):
         Args:
             path: path of the file, which is overwritten.
         """
-        text = text_of_file(self._rows, self.signature, self._version, self._at.whole, self._settings)
+        text = text_of_file(self._rows, self.signature, self._version, self._at.whole, self._settings, self._notes)
         encoded = text.encode()  # an error leaves an older file as it is
         with open(path, "wb") as file:
             file.write(encoded)
@@ -152,9 +153,11 @@ class ReportResult(Result):
             raise ValueError(UNSURE)
         row = next((row for row in self._rows if row.name == name), None)
         if row is not None and row not in self._settings.rows:
+            remedy = "report(..., intervals=True) or the interval of a ThresholdSweep give its bounds"
+            if f"{name}_low" in self:
+                remedy = f"result['{name}_low'] and result['{name}_high'] are its 95% bounds"
             raise ValueError(
-                f"{name!r} is a value of scores, or by a function that this result does not hold; report(..., "
-                "intervals=True) or the interval of a ThresholdSweep give its bounds"
+                f"{name!r} is a value of scores, or by a function that this result does not hold; {remedy}"
             )
         if clusters and not self._settings.counting.clusters:
             raise ValueError(NO_BUCKETS.format("the report"))
@@ -249,11 +252,12 @@ class ReportResult(Result):
         directed = next((row for row in self._rows if row.kind == "overall" and row.better is not None), None)
         if directed is not None:
             blocks["group"] = _worst_first(blocks["group"], directed.measure, directed.better)
+        baseline = baseline_line(*settings.baseline(at))
         largest = largest_bucket(at) if settings.bounded else ""
         uneven = f"intervals: {largest} of the samples; {TOO_NARROW}" if largest else ""
         return Table(
             {kind: found for kind, found in blocks.items() if found},
-            tuple(filter(None, [baseline_line(*settings.baseline(at)), uneven, RULE if blocks["rule"] else ""])),
+            tuple(filter(None, [baseline, uneven, RULE if blocks["rule"] else "", *self._notes])),
             printed={"group": FEW},
         )
 
@@ -298,12 +302,12 @@ RULE = (
 )
 
 
-def with_values(result: ReportResult, rows: Mapping[Row, Tensor]) -> ReportResult:
-    """Return a result with further values, which need more than its counts."""
+def with_values(result: ReportResult, rows: Mapping[Row, Tensor], notes: Sequence[str] = ()) -> ReportResult:
+    """Return a result with further values, which need more than its counts, and notes below its table."""
     taken = {row.name for row in result._rows}.intersection(row.name for row in rows)
     if taken:
         raise ValueError(f"measures contains {sorted(taken)[0]!r}, which scores add; rename it in measures")
-    return replace(result, _rows={**result._rows, **rows})
+    return replace(result, _rows={**result._rows, **rows}, _notes=(*result._notes, *notes))
 
 
 def depends_on_clusters(result: ReportResult) -> bool:

@@ -1,6 +1,7 @@
 """Means over seeds: values against scikit-learn, intervals against what is known of their parts."""
 
 import math
+import warnings
 from functools import partial
 
 import numpy as np
@@ -46,6 +47,7 @@ def test_values_means_and_differences_are_those_of_the_seeds(measure, oracle):
     assert found.differences["good", "poor"].estimate.item() == pytest.approx(expected)
 
 
+@pytest.mark.filterwarnings("ignore:over_runs. all 8 seeds")
 def test_equal_seeds_leave_the_noise_of_the_samples():
     """The interval is then that of one seed, whatever their number; its normal quantile is that of a large test set."""
     target, (preds, *_) = drawn(samples=4000)
@@ -210,3 +212,138 @@ def test_input_that_cannot_be_compared(change, error, text):
     arguments = {"runs": {"a": [torch.tensor([0, 1])] * 2}, "target": torch.tensor([0, 1]), "measure": "accuracy"}
     with pytest.raises(error, match=text):
         over_runs(**(arguments | change))
+
+
+def test_seeds_that_predict_the_same_are_told():
+    target, preds = drawn()
+    for runs, told in (
+        ({"net": [preds[0]] * 5, "other": preds}, True),
+        ({"net": [*[preds[0]] * 4, preds[1]]}, False),
+        ({"perfect": [target] * 5}, False),
+        ({"collapsed": [torch.zeros_like(target)] * 5}, False),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            over_runs(runs, target, "accuracy", draws=50, generator=seeded())
+        texts = [str(each.message) for each in caught]
+        assert len(texts) == told
+        assert all("over_runs: all 5 seeds of 'net' predict the same for every sample" in text for text in texts)
+
+
+# --- several measures, scores, folds ----------------------------------------------------------------------------------
+
+
+def scored(samples=400, shifts=(2.0, 1.2), seeds=3, seed=0):
+    """Targets of two classes, and scores of the seeds of two models."""
+    generator = seeded(seed)
+    target = (torch.rand(samples, generator=generator) < 0.2).long()
+    common = torch.randn(samples, generator=generator)
+    return target, {
+        name: [shift * target + common + torch.randn(samples, generator=generator) for _ in range(seeds)]
+        for name, shift in zip("ab", shifts, strict=True)
+    }
+
+
+def test_a_list_of_measures_holds_the_means_of_each():
+    target, good = drawn()
+    _, poor = drawn(wrong=0.4, seeds=3)
+    found = over_runs({"good": good, "poor": poor}, target, ["balanced_accuracy", "mcc"], generator=seeded())
+    assert list(found) == ["balanced_accuracy", "mcc"]
+    for name, oracle in (("balanced_accuracy", sk.balanced_accuracy_score), ("mcc", sk.matthews_corrcoef)):
+        assert found[name].values["poor"].tolist() == pytest.approx([oracle(target, each) for each in poor])
+    table = found.table()
+    cell = table["difference"]["poor - good"]["mcc"]
+    difference = found["mcc"].differences["good", "poor"]
+    expected = [-each.item() for each in (difference.estimate, difference.high, difference.low)]
+    assert [cell, cell.low, cell.high] == pytest.approx(expected)
+    assert table["model"]["good"]["seeds"] == 6
+    assert table["model"]["good"]["mcc"].low == found["mcc"].models["good"].low
+    assert str(found) == str(table)
+    assert "good & 6 &" in table.to_latex()
+    with pytest.raises(KeyError, match=r"no measure is named 'iam'; measures are 'balanced_accuracy', 'mcc'"):
+        found["iam"]
+
+
+def test_measure_is_an_alias_of_measures():
+    target, good = drawn()
+    one, other = (
+        over_runs({"a": good}, target, draws=50, generator=seeded(), **{key: "f1"}) for key in ("measures", "measure")
+    )
+    assert str(one) == str(other)
+
+
+def test_areas_are_those_of_scikit_learn():
+    target, runs = scored()
+    found = over_runs(runs, target, ["auc", "average_precision"], draws=200, generator=seeded())
+    for name, oracle in (("auc", sk.roc_auc_score), ("average_precision", sk.average_precision_score)):
+        for model, some in runs.items():
+            assert found[name].values[model].tolist() == pytest.approx([oracle(target, each) for each in some])
+        alone = over_runs(runs, target, name, draws=200, generator=seeded())
+        assert alone.differences["a", "b"].estimate == found[name].differences["a", "b"].estimate
+
+
+@pytest.mark.filterwarnings("ignore:over_runs. all 8 seeds")
+def test_equal_seeds_leave_the_variance_of_delong():
+    """Beyond the prior, which a large set hides, the draws vary as DeLong's formula says."""
+    target, runs = scored(samples=1000, seeds=1)
+    found = over_runs({"a": runs["a"] * 8}, target, "auc", draws=1000, generator=seeded()).models["a"]
+    positive, negative = (runs["a"][0][target == each].numpy() for each in (1, 0))
+    wins = (positive[:, None] > negative) + 0.5 * (positive[:, None] == negative)
+    spread = wins.mean(1).var(ddof=1) / len(positive) + wins.mean(0).var(ddof=1) / len(negative)
+    assert (found.high - found.low).item() == pytest.approx(2 * 1.96 * math.sqrt(spread), rel=0.1)
+
+
+def test_patients_widen_the_intervals_of_areas():
+    target, runs = scored(samples=100)
+    rows = torch.arange(100).repeat_interleave(8)  # eight equal visits of each patient
+    many = {name: [each[rows] for each in some] for name, some in runs.items()}
+    ids = over_runs(many, target[rows], "auc", draws=2000, generator=seeded(), cluster=rows).models["a"]
+    alone = over_runs(runs, target, "auc", draws=2000, generator=seeded()).models["a"]
+    assert (ids.high - ids.low).item() == pytest.approx((alone.high - alone.low).item(), rel=0.1)
+
+
+def test_folds_have_means_and_no_intervals():
+    target, good = drawn(seeds=2)
+    _, poor = drawn(wrong=0.4, seeds=2)
+    rows = torch.arange(len(target)) % 2 == 0
+    targets = [target[rows], target[~rows]]
+    runs = {"good": [good[0][rows], good[1][~rows]], "poor": [poor[0][rows], poor[1][~rows]]}
+    found = over_runs(runs, targets, "balanced_accuracy")
+    expected = {
+        name: [sk.balanced_accuracy_score(*pair) for pair in zip(targets, some, strict=True)]
+        for name, some in runs.items()
+    }
+    row = found.table()["model"]["good"]
+    assert [row["fold 1"], row["fold 2"]] == pytest.approx(expected["good"])
+    assert row["mean"] == pytest.approx(np.mean(expected["good"]))
+    assert math.isnan(row["mean"].low)
+    difference = np.mean(expected["good"]) - np.mean(expected["poor"])
+    assert found.differences["good", "poor"].estimate.item() == pytest.approx(difference)
+    assert "no unbiased estimate of the variance exists" in " ".join(str(found).split())
+    both = over_runs(runs, targets, ["balanced_accuracy", "iam"])
+    assert both.table()["model"]["good"]["balanced_accuracy"] == row["mean"]
+
+
+def test_folds_of_scores():
+    target, runs = scored(seeds=2)
+    found = over_runs(runs, [target, target], "auc")
+    assert found.values["a"].tolist() == pytest.approx([sk.roc_auc_score(target, each) for each in runs["a"]])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"measures": None}, TypeError, "over_runs needs measures"),
+        ({"measures": "f1", "measure": "f1"}, TypeError, "over_runs needs measures"),
+        ({"measures": []}, ValueError, "measures must name at least one measure"),
+        ({"measures": ["f1", "f1"]}, ValueError, "measures must differ, got f1, f1"),
+        ({"measures": ["auc", "f1"]}, ValueError, "'auc' needs scores and the other measures need classes"),
+        ({"measures": "auc"}, TypeError, r"runs\['a'\]\[0\] must hold scores for 'auc'"),
+        ({"target": [torch.tensor([0, 1])]}, ValueError, r"runs\['a'\] must hold the predictions of 1 folds, got 2"),
+        ({"target": [torch.tensor([0, 1])] * 2, "cluster": torch.tensor([0, 1])}, ValueError, "left out for folds"),
+    ],
+)
+def test_measures_and_folds_that_cannot_be(change, error, text):
+    given = {"runs": {"a": [torch.tensor([0, 1])] * 2}, "target": torch.tensor([0, 1]), "measures": "f1"}
+    with pytest.raises(error, match=text):
+        over_runs(**(given | change))

@@ -74,3 +74,13 @@ def test_tensors_are_brought_to_the_cpu(default):
     with torch.device(default):
         found = devices(imbtorch.Margins(tensor, tensor, tensor), {"a": [tensor]}, b=tensor)
     assert found == ("cpu", ["cpu"] * 5, imbtorch.Margins)
+
+
+def test_the_remedy_for_a_list_of_tensors_works():
+    metric = imbtorch.Accuracy("binary")
+    for sizes, remedy in (((3, 3), "stack"), ((3, 2), "cat")):
+        parts = [torch.zeros(size, dtype=torch.long) for size in sizes]
+        with pytest.raises(TypeError, match=rf"use torch\.{remedy}\(preds\)"):
+            metric.update(parts, parts)
+        joined = getattr(torch, remedy)(parts)
+        metric.update(joined, joined)

@@ -432,3 +432,12 @@ def test_a_prior_may_name_its_classes():
     assert named.prior.tolist() == pytest.approx([0.8, 0.15, 0.05])
     with pytest.raises(ValueError, match=r"prior must name every class; missing are \['emu'\].*\['cow'\]"):
         LogitAdjustmentSweep("recall", {"cow": 5, "cat": 80, "dog": 15}, class_names=names)
+
+
+def test_a_sweep_without_samples_has_nothing_to_choose():
+    sweep = LogitAdjustmentSweep("f1", [3, 2, 1], logits=True)
+    with pytest.warns(UserWarning, match="has counted no sample"):
+        sweep.compute()
+    for call in (sweep.best, sweep.gain, lambda: sweep.best(at_least={"accuracy": 0.1})):
+        with pytest.raises(ValueError, match="no sample was counted, so there is no tau to choose; call update"):
+            call()

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -65,9 +66,10 @@ def test_only_new_counts_set_the_rule(make):
     sweep.compute()
     chosen = rule_of(sweep)
     assert chosen != initial
-    by_hand = {name: torch.full_like(each, 0.125) for name, each in sweep.rule.state_dict().items()}
-    by_hand["prior"] = sweep.rule.state_dict().get("prior")
-    by_hand = {name: each for name, each in by_hand.items() if each is not None}
+    by_hand = {
+        name: torch.full_like(each, 0.125) for name, each in sweep.rule.state_dict().items() if name != "log_odds"
+    }
+    by_hand |= {name: each for name, each in sweep.rule.state_dict().items() if name == "prior"}
     sweep.rule.load_state_dict(by_hand)
     held = rule_of(sweep)
     sweep.compute()
@@ -185,3 +187,17 @@ def test_all_processes_choose_alike_where_only_one_counts_on():
         sweep.update(scores[some], target[some])
     sweep.compute()
     assert one[3] == rule_of(sweep) != one[2]
+
+
+def test_a_sweep_of_areas_does_not_tell_of_its_rule_in_a_test():
+    sweep = ThresholdSweep("f1", also=("auc",))
+    scores, target = torch.linspace(0, 1, 40), torch.arange(40) % 3 == 0
+    sweep.update(scores, target)
+    sweep.compute()
+    chosen = sweep.rule.threshold.item()
+    sweep.decides = False
+    sweep.update(scores, target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sweep.compute()
+    assert sweep.rule.threshold.item() == chosen

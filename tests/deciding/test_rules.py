@@ -98,7 +98,7 @@ def test_the_state_dict_holds_the_rule():
     target.load_state_dict(source.state_dict())
     assert target.tau == 0.25
     assert torch.equal(target.prior, source.prior)
-    assert list(Threshold(0.5).state_dict()) == ["threshold"]
+    assert list(Threshold(0.5).state_dict()) == ["threshold", "log_odds"]
     empty = LogitAdjustment(PRIOR).to("meta").to_empty(device="cpu")
     empty.load_state_dict(source.state_dict())
     assert torch.equal(empty.prior, source.prior)
@@ -300,7 +300,7 @@ def test_averaged_models_average_no_rule(use_buffers):
     network[1].load_state_dict({"threshold": torch.tensor(0.1, dtype=torch.float64)})
     for _ in range(3):
         model.update_parameters(network)
-    assert numbers(model.module[1]) == {"threshold": 0.9999}
+    assert numbers(model.module[1]) == numbers(Threshold(0.9999))
 
 
 def test_safetensors_hold_rules(tmp_path):
@@ -345,6 +345,33 @@ def test_another_number_of_classes_names_both():
     )
     with pytest.raises(RuntimeError, match=r"sweep\.rule\.prior holds 5 classes, but this LogitAdjustment has 3"):
         one.load_state_dict(other.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "text"),
+    [
+        (Threshold(0.3), {"threshold": torch.tensor(1.5)}, "threshold holds numbers outside"),
+        (Threshold(0.3), {"threshold": torch.tensor(torch.nan)}, "threshold holds numbers outside"),
+        (Threshold([0.3, 0.4]), {"threshold": torch.tensor([0.3, -0.1])}, "threshold holds numbers outside"),
+        (Threshold(0.3), {"log_odds": torch.tensor(3.0)}, "log_odds is not that of threshold"),
+        (Threshold(0.3), {"log_odds": torch.tensor(torch.nan)}, "log_odds is not that of threshold"),
+        (Threshold(0.3), {"threshold": torch.tensor(0.3, device="meta")}, "dense tensor of real numbers, got one of"),
+        (Threshold(0.3), {"threshold": torch.tensor(0.3).to_sparse()}, "got one of torch.float32, torch.sparse_coo"),
+        (Threshold(0.3), {"threshold": 0.3}, "must be a dense tensor of real numbers, got float"),
+        (Threshold(0.3), {"threshold": torch.tensor(1)}, "got one of torch.int64"),
+        (LogitAdjustment(PRIOR), {"tau": torch.tensor(torch.inf)}, "tau is inf, which no LogitAdjustment has"),
+        (LogitAdjustment(PRIOR), {"prior": torch.tensor([0.5, 0.5, 0.0])}, "prior holds no positive shares"),
+        (LogitAdjustment(PRIOR), {"prior": torch.tensor([0.5, 0.5, 0.5])}, "prior holds no positive shares"),
+        (LogitAdjustment(PRIOR), {"prior": torch.tensor([0.5, 0.5, torch.nan])}, "prior holds no positive shares"),
+    ],
+)
+def test_numbers_that_no_rule_has_are_refused_and_change_nothing(rule, change, text):
+    before = numbers(rule)
+    with pytest.raises(RuntimeError, match=rf"Error\(s\) in loading state_dict.*\n.*{text}"):
+        rule.load_state_dict(rule.state_dict() | change)
+    assert numbers(rule) == before
+    rounded = {name: each.float() for name, each in rule.state_dict().items()}
+    rule.load_state_dict(rounded)  # of a device without float64
 
 
 def test_a_module_saved_without_a_sweep_loads_and_its_rule_warns_once():

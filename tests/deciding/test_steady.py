@@ -70,11 +70,11 @@ def test_the_mean_of_the_best_of_resamples_against_loops(monkeypatch, seed):
             bests.append(odds_of(GRID[best_by_loops(rows)].item()))
     mean = sum(bests) / len(bests)
     nearest = sorted(range(len(GRID)), key=lambda place: abs(odds_of(GRID[place].item()) - mean))
-    assert steady_threshold(histogram, GRID, imbtorch.balanced_accuracy) == min(
+    assert steady_threshold(histogram, GRID.logit(), imbtorch.balanced_accuracy) == min(
         (place for place in nearest if odds_of(GRID[place].item()) == odds_of(GRID[nearest[0]].item())),
         key=lambda place: abs(GRID[place].item() - 0.5),
     )
-    assert single_threshold(histogram, GRID, imbtorch.balanced_accuracy) == best_by_loops(histogram.tolist())
+    assert single_threshold(histogram, GRID.logit(), imbtorch.balanced_accuracy) == best_by_loops(histogram.tolist())
 
 
 def test_it_is_steadier_and_better_than_the_single_best_threshold():
@@ -85,7 +85,9 @@ def test_it_is_steadier_and_better_than_the_single_best_threshold():
         sweep = ThresholdSweep("f1", logits=True)
         sweep.update(logits, target)
         found = sweep.compute()["threshold"].item()
-        single = sweep.thresholds[single_threshold(sweep.result().counts, sweep.thresholds, objective_of(sweep))]
+        single = sweep.thresholds[
+            single_threshold(sweep.result().counts, sweep.thresholds.logit(), objective_of(sweep))
+        ]
         for threshold, values, odds in (
             (found, steady_values, steady_odds),
             (single.item(), single_values, single_odds),
@@ -235,7 +237,7 @@ def test_equal_buckets_choose_the_single_best_threshold():
     for seed in range(5):
         histogram = histogram_of(seed)
         buckets = histogram.expand(7, *histogram.shape)
-        assert steady_threshold(buckets, GRID, imbtorch.balanced_accuracy) == best_by_loops(histogram.tolist())
+        assert steady_threshold(buckets, GRID.logit(), imbtorch.balanced_accuracy) == best_by_loops(histogram.tolist())
 
 
 def test_the_mean_of_the_best_of_resampled_buckets_against_loops(monkeypatch):
@@ -248,7 +250,7 @@ def test_the_mean_of_the_best_of_resampled_buckets_against_loops(monkeypatch):
             whole = buckets[random.integers(6, size=6)].sum(0).tolist()
             if all(map(sum, whole)):
                 bests.append(odds_of(GRID[best_by_loops(whole)].item()))
-        chosen = odds_of(GRID[steady_threshold(buckets, GRID, imbtorch.balanced_accuracy)].item())
+        chosen = odds_of(GRID[steady_threshold(buckets, GRID.logit(), imbtorch.balanced_accuracy)].item())
         nearest = min(abs(odds_of(each.item()) - np.mean(bests)) for each in GRID)
         assert abs(chosen - np.mean(bests)) <= nearest + 0.4
 

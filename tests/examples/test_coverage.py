@@ -1,7 +1,10 @@
-"""The coverage of intervals in simulations of examples/coverage.py, and its peers against SciPy."""
+"""The simulations of examples/coverage.py: coverage of intervals, and the page that its files print."""
 
+import csv
 import importlib.util
+import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +16,21 @@ import imbtorch
 from imbtorch import balanced_accuracy, geometric_mean, imbalance_accuracy
 from imbtorch.statistics import bootstrap, compare, paired_compare, posterior
 
+SCRIPT = Path(__file__).parents[2] / "examples" / "coverage.py"
+NAMES = [
+    *re.findall(r'^@table\(\s*"(\w+)"', SCRIPT.read_text(encoding="utf-8"), re.M),
+    "epochs",
+    "few_hits",
+    "gains",
+    "rare_gains",
+]
+
 # --- coverage ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def coverage():
-    path = Path(__file__).parents[2] / "examples" / "coverage.py"
-    spec = importlib.util.spec_from_file_location("coverage_example", path)
+    spec = importlib.util.spec_from_file_location("coverage_example", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
@@ -145,16 +156,16 @@ def test_differences_of_unequal_models_over_seeds_are_covered(coverage):
     """.75 if the prior of both models cancels."""
     torch.manual_seed(0)
     row = coverage.over_unequal_seeds(40, 2, 8, 0.97, 0.87, 0.9, 10, 0.0)
-    assert float(row[7]) >= 0.93
+    assert row[0] >= 0.93
 
 
 def test_values_at_chosen_thresholds_are_covered(coverage):
     """Three positives: nine tenths of the samples choose a worse threshold than all of them."""
     torch.manual_seed(0)
     row = coverage.of_chosen(60, "wide positives", 0.95, 3, 60, "iam")
-    assert 0.4 < float(row[4]) < 0.8
-    assert float(row[7]) >= 0.92  # .85 without the bounds at the chosen threshold
-    assert float(row[11]) >= 0.92
+    assert 0.4 < row[0] < 0.8
+    assert row[3] >= 0.92  # .85 without the bounds at the chosen threshold
+    assert row[7] >= 0.92
 
 
 def test_cells_of_simulated_sets_are_as_expected(coverage):
@@ -171,27 +182,70 @@ def test_cells_of_simulated_sets_are_as_expected(coverage):
     assert float(drawn[:, 1].sum(-1).var()) == pytest.approx(125 * 0.16 * 0.84, rel=0.1)
 
 
-def test_peers_are_those_of_scipy(coverage):
-    counts = torch.tensor([[[40, 6], [3, 11]]])
-    torch.manual_seed(0)
-    low, high = coverage.bca(counts, {"ba": balanced_accuracy}, "drawn", 20_000)["ba"]
-    cells = np.repeat(np.arange(4), [40, 6, 3, 11])
-
-    def value(samples, axis=-1):
-        tn, fp, fn, tp = ((samples == k).sum(axis) for k in range(4))
-        return (tn / (tn + fp) + tp / (tp + fn)) / 2
-
-    theirs = stats.bootstrap(
-        (cells,),
-        value,
-        n_resamples=20_000,
-        vectorized=True,
-        method="BCa",
-        random_state=np.random.default_rng(0),  # rng since SciPy 1.15
-        batch=1000,
-    ).confidence_interval
-    assert [float(low), float(high)] == pytest.approx([theirs.low, theirs.high], abs=0.01)
-    limits = coverage.classical(counts, {}, "drawn")["recall of a class"]
+def test_wilsons_interval_is_that_of_scipy(coverage):
+    limits = coverage.classical(torch.tensor([[[40, 6], [3, 11]]]), {}, "drawn")["recall of a class"]
     for index, (hits, total) in enumerate([(40, 46), (11, 14)]):
         wilson = stats.binomtest(hits, total).proportion_ci(method="wilson")
         assert [float(end[0, index]) for end in limits] == pytest.approx([wilson.low, wilson.high])
+
+
+def test_gains_count_as_a_sweep_does(coverage, monkeypatch):
+    simulation = coverage.gains_
+    monkeypatch.setattr(simulation, "POPULATION", 500)
+    chosen, target = simulation.Cell(4, 500, 2.0).population()
+    counts = simulation.counted(chosen, target, torch.arange(500) % 64, 4, 64)
+    assert counts.predicted.sum(-1).unique().tolist() == [7, 8]
+    assert counts.correct.sum((0, 2)).tolist() == (chosen == target).sum(1).tolist()
+    assert counts.actual.sum((0, 1)).tolist() == target.bincount(minlength=4).tolist()
+    assert imbtorch.LogitAdjustmentSweep("f1", [2, 1]).taus == simulation.TAUS
+
+
+# --- tables and page --------------------------------------------------------------------------------------------------
+
+
+def files_of(coverage):
+    return {name: table.columns for name, table in coverage.TABLES.items() if table.columns} | coverage.OF_INTERVALS
+
+
+def test_each_file_holds_the_cells_that_the_script_simulates(coverage):
+    files = files_of(coverage)
+    assert {path.stem for path in coverage.FOLDER.glob("*.csv")} == {*files, "peers", "peers_of_clusters"}
+    for name, columns in files.items():
+        rows = coverage.cells_in(name)
+        assert list(rows[0]) == coverage.header(columns), name
+        if name not in coverage.OF_INTERVALS:
+            keys = columns.split(" | ")[0].split(", ")
+            found = list(dict.fromkeys(tuple(row[key] for key in keys) for row in rows))
+            assert found == [tuple(coverage.settings_of(cell)) for cell in coverage.TABLES[name].cells], name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_each_table_is_simulated(coverage, name, monkeypatch):
+    """Two sets of the first cell."""
+    monkeypatch.setitem(coverage.TABLES, name, coverage.TABLES[name]._replace(cells=coverage.TABLES[name].cells[:1]))
+    with ThreadPoolExecutor(1) as pool:
+        files = coverage.simulated(name, 2, None, pool)
+    for file, (head, *rows) in files.items():
+        assert head == coverage.header(files_of(coverage)[file])
+        for row in rows:
+            seen = dict(zip(head, row, strict=True))
+            assert seen["sets"] in ("1", "2")
+            assert all(0 <= value <= 1 for value in coverage.covered(seen).values())
+
+
+def test_the_page_prints_its_files(coverage):
+    page = coverage.PAGE.read_text(encoding="utf-8")
+    assert coverage.written(page) == page
+    assert len(page.split()) <= 1200
+
+
+def test_the_page_names_every_weak_cell(coverage):
+    page = coverage.PAGE.read_text(encoding="utf-8")
+    for path in coverage.FOLDER.glob("*.csv"):
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                for key, value in row.items():
+                    if key.startswith("covered") and value and float(value) < 0.9:
+                        (line,) = (line for line in page.splitlines() if line.startswith(f"| {path.stem} |"))
+                        assert f"{key[8:]} {float(value):.3f}".strip() in line

@@ -58,7 +58,7 @@ def test_rules_are_those_of_scikit_learn_at_each_threshold():
     row = rows["f1", ""]
     assert row["lowest"] == row["nearest"] == pytest.approx(max(f1), abs=0.005)
     assert row["half"] == pytest.approx(sk.f1_score(target, scores > 0.5))
-    place = steady_threshold(held, study.THRESHOLDS, study.F1)
+    place = steady_threshold(held, study.THRESHOLDS.logit(), study.F1)
     assert row["steady"] == row["said_steady"] == pytest.approx(sk.f1_score(target, scores > cuts[place]))
     assert rows["f1", "recall >= 0.8"]["kept_steady"] == 1
     of_costs = rows["saved", "costs 10 to 1"]

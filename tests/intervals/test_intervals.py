@@ -744,3 +744,11 @@ def test_the_text_of_an_interval_names_its_bias():
         "0.400 [0.300, 0.500] (95% posterior; on average 0.12 too low)",
         "0.800 [0.700, 0.900] (95% posterior)",
     ]
+
+
+def test_an_interval_names_its_estimate():
+    interval = posterior("accuracy", torch.tensor([[8, 2], [1, 1]]), draws=100)
+    with pytest.raises(AttributeError, match="no attribute 'value'; its value is `estimate`"):
+        interval.value  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'center'$"):
+        interval.center  # noqa: B018

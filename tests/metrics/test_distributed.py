@@ -14,9 +14,9 @@ import pytest
 import torch
 from processes import counted_collectives, launch
 from report_cases import directed
-from rooms import counter_of, state_of
+from rooms import counter_of, fingerprint, state_of
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix
-from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, SequentialSampler, TensorDataset
 from torchmetrics import MetricCollection
 from torchmetrics.utilities.distributed import gather_all_tensors
 from versions import needs_simulated_device
@@ -745,3 +745,118 @@ def test_the_settings_text_is_the_same_in_every_process_whatever_its_hash_seed()
     }
     assert len(texts) == 1
     assert "made.<locals>.<lambda>" in texts.pop()
+
+
+# --- every process counts every sample --------------------------------------------------------------------------------
+
+
+def drawn_set(generator, samples):
+    """Targets and predictions of a set of one kind: classes, order, errors and scores are drawn."""
+    kinds = [int(torch.randint(n, (1,), generator=generator)) for n in (2, 2, 3, 2)]
+    classes, sorted_by_class, model, of_scores = kinds
+    shares = torch.rand(classes + 2, generator=generator) ** 3 + 0.01
+    target = torch.multinomial(shares, samples, replacement=True, generator=generator)
+    target = target.sort().values if sorted_by_class else target
+    noise = torch.randn(samples, classes + 2, generator=generator)
+    ordinary = 2 * torch.nn.functional.one_hot(target, classes + 2) + noise
+    perfect = 9.0 * torch.nn.functional.one_hot(target, classes + 2)
+    collapsed = torch.zeros(samples, classes + 2) + torch.tensor([9.0] + [0.0] * (classes + 1))
+    logits = (ordinary, perfect, collapsed)[model]
+    return (logits if of_scores else logits.argmax(1)), target, model
+
+
+@pytest.mark.parametrize("world", [2, 8])
+def test_right_programs_have_no_equal_first_batches_and_wrong_ones_have(world):
+    """1,000 programs in which each process has samples of its own, and in which each has all."""
+    generator, alike, known = torch.Generator().manual_seed(world), 0, {True: [], False: []}
+    for _ in range(1000):
+        size = int(torch.randint(16, 65, (1,), generator=generator))
+        preds, target, model = drawn_set(generator, 4 * size * world)
+        firsts = [fingerprint(preds[rank::world][:size], target[rank::world][:size]) for rank in range(world)]
+        alike += len(set(firsts)) == 1 and firsts[0] != 0
+        if model == 0:
+            known[preds.is_floating_point()].append(fingerprint(preds[:size], target[:size]) != 0)
+    assert alike == 0
+    assert len(known[True]) > 100
+    assert all(known[True])  # scores of an ordinary model
+    assert sum(known[False]) / len(known[False]) > 0.6  # classes, also in small batches without errors
+
+
+@pytest.mark.parametrize(
+    ("preds", "target", "told"),
+    [
+        (torch.arange(16.0), torch.zeros(16), True),
+        (torch.arange(15.0), torch.zeros(15), False),  # too few
+        (torch.zeros(500), torch.arange(500) % 2, False),  # one predicted class
+        (torch.arange(500) % 2, torch.arange(500) % 2, False),  # no errors: the order can be that of the classes
+        (torch.arange(500) // 3 % 2, torch.arange(500) % 2, True),
+        (torch.arange(96.0).reshape(2, 3, 4, 4), torch.zeros(2, 4, 4), True),  # positions
+        (torch.arange(32.0).reshape(4, 8).bfloat16(), torch.zeros(4, 8), True),  # labels
+        (torch.zeros(0), torch.zeros(0), False),
+    ],
+)
+def test_fingerprints_tell_batches_that_no_chance_makes_equal(preds, target, told):
+    found = fingerprint(preds, target.long())
+    assert (found != 0) is told
+    assert fingerprint(preds.clone(), target.bool()) == found
+    if told:
+        others = {fingerprint(preds.roll(1, 0), target.long()), fingerprint(preds + 1, target.long())}
+        others.add(fingerprint(preds[..., None], target.long()[..., None]))  # another shape
+        assert found not in others
+        assert len(others) == 3
+
+
+class Unsharded(IterableDataset):
+    def __init__(self, *columns):
+        self.columns = columns
+
+    def __iter__(self):
+        return zip(*self.columns, strict=True)
+
+
+def epochs(rank, world, kind):
+    """Run two epochs and return the warnings of each, and the number of counted samples."""
+    generator = torch.Generator().manual_seed(0)
+    target = (torch.rand(200, generator=generator) < 0.2).long()
+    scores = torch.rand(200, generator=generator) * 0.7 + 0.3 * target
+    data = TensorDataset(scores, target)
+    options = {"batch_size": 20}
+    process_group = None
+    if kind == "exact":
+        options = {"batch_sampler": ExactBatchSampler(SequentialSampler(data), batch_size=20)}
+    elif kind == "iterable":
+        data = Unsharded(scores, target)
+    elif kind == "tensor parallel":
+        groups = [torch.distributed.new_group([each]) for each in range(world)]
+        process_group = groups[rank]
+    metrics = [
+        ImbalanceReport("binary", process_group=process_group),
+        ThresholdSweep("f1", process_group=process_group),
+        imbtorch.HandTill(2, process_group=process_group),
+    ]
+    loader, texts = DataLoader(data, **options), []
+    for epoch in range(2):
+        for some_scores, some_target in loader:
+            for metric in metrics[:2]:
+                metric(some_scores, some_target) if epoch else metric.update(some_scores, some_target)
+            metrics[2].update(torch.stack((1 - some_scores, some_scores), 1), some_target)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for metric in metrics:
+                metric.compute()
+        texts.append([str(each.message) for each in caught])
+        counted = int(metrics[0].counts().sum())
+        [metric.reset() for metric in metrics]
+    return texts, counted
+
+
+@pytest.mark.parametrize("kind", ["all", "iterable", "exact", "tensor parallel"])
+def test_processes_that_all_count_all_samples_are_told_once(kind):
+    (first, counted), (second, _) = launch(2, epochs, kind)
+    told = kind in ("all", "iterable")
+    assert counted == (400 if told else 200)
+    assert second == [[], []]  # rank zero warns
+    assert [text.partition(":")[0] for text in first[0]] == ["ImbalanceReport", "ThresholdSweep", "HandTill"] * told
+    assert all("the first batch is the same on all processes" in text for text in first[0])
+    assert all("process_group=" in text and "ExactBatchSampler" in text for text in first[0])
+    assert first[1] == []

@@ -1,6 +1,7 @@
 """The state of metrics: copies, conversions, checkpoints, merging."""
 
 import copy
+import io
 import pickle
 from fractions import Fraction
 
@@ -649,3 +650,164 @@ def test_memory_of_the_caller_is_not_kept():
     sweep.update(torch.tensor([0.1, 0.9]), torch.tensor([0, 1]))
     sweep.result().curve()[0].fill_(0.0), sweep.thresholds.fill_(0.0)
     assert sweep.result().curve()[0].tolist() == [0.25, 0.75]
+
+
+# --- names that give counts their meaning -----------------------------------------------------------------------------
+
+
+def of_classes(names, **arguments):
+    """A report in which all samples are cats, by the place of their name; with other arguments than its prefix."""
+    report = ImbalanceReport("multiclass", **({"class_names": names} if names else {"num_classes": 2}), **arguments)
+    place = names.index("cat") if names and "cat" in names else 0
+    report.update(torch.full((10,), place), torch.full((10,), place))
+    return report
+
+
+def of_groups(names):
+    report = ImbalanceReport("binary", groups=names, measures=["accuracy"], per_class=())
+    report.update(torch.tensor([0, 1]), torch.tensor([0, 1]), group=0)
+    return report
+
+
+def of_labels(names):
+    sweep = ThresholdSweep("f1", task="multilabel", **({"class_names": names} if names else {}), num_labels=2)
+    sweep.update(torch.tensor([[0.1, 0.8], [0.3, 0.9]]), torch.tensor([[0, 0], [1, 1]]))
+    sweep.compute()
+    return sweep
+
+
+def against_the_rest(names):
+    sweep = ThresholdSweep("f1", task="multiclass", num_classes=2, per_class=True, class_names=names)
+    sweep.update(torch.tensor([[0.1, 0.9], [0.3, 0.7]]), torch.tensor([0, 1]))
+    return sweep
+
+
+def of_adjustments(names):
+    sweep = imbtorch.LogitAdjustmentSweep("f1", [5, 2], class_names=names)
+    sweep.update(torch.tensor([[0.1, 0.9], [0.3, 0.7]]), torch.tensor([0, 1]))
+    return sweep
+
+
+def labels_of_a_report(names):
+    report = ImbalanceReport("multilabel", class_names=names, clusters=False)
+    report.update(torch.tensor([[0, 1], [1, 1]]), torch.tensor([[0, 1], [1, 0]]))
+    return report
+
+
+NAMED = [of_classes, of_groups, of_labels, against_the_rest, of_adjustments, labels_of_a_report]
+
+
+def from_file(metric):
+    """Return the state dict of a metric from a file."""
+    metric.persistent(True)
+    file = io.BytesIO()
+    torch.save(metric.state_dict(), file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+@pytest.mark.parametrize("make", NAMED)
+@pytest.mark.parametrize("others", [["dog", "cat"], ["cat", "fox"]])
+def test_counts_of_other_names_are_neither_merged_nor_loaded(make, others):
+    argument = "groups" if make is of_groups else "class_names"
+    own, other = make(["cat", "dog"]), make(others)
+    before = state_of(own).clone()
+    names = rf"{argument}: \['{others[0]}', '{others[1]}'\], where this \w+ has \['cat', 'dog'\]"
+    with pytest.raises(ValueError, match=f"cannot merge counts of other {names}; build both with the same names"):
+        own.merge_state(other)
+    own.persistent(True)
+    for strict in (True, False):
+        with pytest.raises(RuntimeError, match=f"holds counts of other {names}; build the metric with the names of"):
+            own.load_state_dict(from_file(other), strict=strict)
+    assert torch.equal(state_of(own), before)
+    own.merge_state(other.metric_state)  # tensors alone tell no names
+    assert torch.equal(state_of(own), before + state_of(other))
+
+
+@pytest.mark.parametrize("make", NAMED)
+def test_counts_of_equal_names_and_without_names_are_put_together(make):
+    names = ["0", "1"] if make is not of_groups else 2
+    for first, second in ((["cat", "dog"], ["cat", "dog"]), (["cat", "dog"], names), (names, ["cat", "dog"])):
+        own, other = make(first), make(second)
+        before = state_of(own).clone()
+        own.merge_state(other)
+        assert torch.equal(state_of(own), before + state_of(other))
+        own.persistent(True)
+        own.load_state_dict(from_file(other))
+        assert torch.equal(state_of(own), state_of(other))
+    other.persistent(True)
+    state = from_file(make(["dog", "cat"]))
+    own.load_state_dict(dict(state.items()))  # metadata were lost, as in other formats
+    assert list(state) == [*make(names).state_dict(), state_name(own)]
+
+
+def test_what_gives_counts_no_meaning_is_not_compared():
+    val, test = of_classes(["cat", "dog"], prefix="val_"), of_classes(["cat", "dog"], prefix="test_", per_class=())
+    test.merge_state(val)
+    other = of_classes(["cat", "dog"], measures=["mcc"], intervals=["mcc"], prevalence=[0.9, 0.1])
+    test.merge_state(other)
+    assert test.counts().tolist() == [[30, 0], [0, 0]]
+    precise = ThresholdSweep("precision", task="multilabel", num_labels=2, class_names=["a", "b"], also=("auc",))
+    precise.merge_state(of_labels(["a", "b"]))
+    older = torch.nn.ModuleDict({"old": torch.nn.ModuleDict({"path": val})})
+    val.persistent(True)
+    new = of_classes(["cat", "dog"])
+    new.persistent(True)
+    new.load_state_dict(older["old"]["path"].state_dict())
+    assert torch.equal(state_of(new), state_of(val))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_weights_load_beside_metrics_of_other_names(strict):
+    """States of metrics are in no file by default, so that nothing can be mixed."""
+    old, new = (
+        torch.nn.ModuleDict({"net": torch.nn.Linear(1, 1), "report": of_classes(names)})
+        for names in (["cat", "dog"], ["dog", "cat"])
+    )
+    before = state_of(new["report"]).clone()
+    new.load_state_dict(saved_module(old), strict=strict)
+    assert torch.equal(new["net"].weight, old["net"].weight)
+    assert torch.equal(state_of(new["report"]), before)
+    inside, outside = (MetricCollection({"r": of_classes(names)}) for names in (["cat", "dog"], ["dog", "cat"]))
+    inside.persistent(True), outside.persistent(True)
+    with pytest.raises(RuntimeError, match="holds counts of other class_names"):
+        outside.load_state_dict(saved_module(inside), strict=strict)
+
+
+def saved_module(module):
+    file = io.BytesIO()
+    torch.save({"state_dict": module.state_dict()}, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)["state_dict"]
+
+
+def test_a_saved_rule_compares_the_names_of_labels_only():
+    own, other = of_labels(["x", "y"]), of_labels(["y", "x"])
+    before = own.rule.threshold.tolist()
+    with pytest.raises(RuntimeError, match=r"rule.threshold holds thresholds of other class_names: \['y', 'x'\]"):
+        own.load_state_dict(other.state_dict())
+    assert own.rule.threshold.tolist() == before
+    for names in (["x", "y"], None):
+        own.load_state_dict(of_labels(names).state_dict())
+    adjusted = imbtorch.LogitAdjustmentSweep("f1", [5, 2], class_names=["cat", "dog"])
+    adjusted.load_state_dict(imbtorch.LogitAdjustmentSweep("mcc", [3, 4], class_names=["dog", "cat"]).state_dict())
+    assert adjusted.rule.prior.tolist() == pytest.approx([3 / 7, 4 / 7])
+
+
+def test_counts_at_another_prior_are_not_merged():
+    one, other = (imbtorch.LogitAdjustmentSweep("f1", prior) for prior in ([5, 2], [2, 5]))
+    with pytest.raises(ValueError, match=r"cannot merge counts of .* build both metrics with the same arguments"):
+        one.merge_state(other)
+
+
+@pytest.mark.parametrize("names", [7, "cat", {"class_names": 7}, {"class_names": ["a"]}, {"groups": ["a", "b"]}])
+def test_metadata_of_other_programs_do_not_break_loading(names):
+    own = of_classes(["cat", "dog"])
+    own.persistent(True)
+    state = own.state_dict()
+    state._metadata[""]["names"] = names
+    if isinstance(names, dict) and "class_names" in names:
+        with pytest.raises(RuntimeError, match="counts of other class_names"):
+            own.load_state_dict(state)
+    else:
+        own.load_state_dict(state)

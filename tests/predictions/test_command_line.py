@@ -99,22 +99,21 @@ def test_labels_are_columns_of_the_same_name(tmp_path, capsys):
     scores = {f"p_{name}": SCORES[:, place] for place, name in enumerate(NAMES)}
     path = write(tmp_path / "labels.csv", **labels, **scores)
     command = ["report", path, "--target", "y_*", "--scores", "p_*", "--measures", "f1"]
+    assert command_line.main(command) == 2
+    assert "--task multilabel" in capsys.readouterr().err
+    command += ["--task", "multilabel"]
     assert command_line.main([*command, "--json", str(tmp_path / "labels.json")]) == 0
     expected = sklearn.metrics.f1_score(np.eye(3)[TARGET], SCORES > 0.5, average="macro")
     assert imbtorch.open_result(tmp_path / "labels.json")["f1"].item() == pytest.approx(expected, abs=1e-6)
     assert "multilabel, 3 labels" in capsys.readouterr().out
 
 
-def test_parquet_files_are_read_where_pandas_reads_them(tmp_path, capsys, monkeypatch):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"label": NAMES[TARGET], "pred": NAMES[PREDS]})
-    monkeypatch.setattr(pandas, "read_parquet", {"some.parquet": frame}.__getitem__)
-    command = ["report", "some.parquet", "--target", "label", "--preds", "pred"]
-    assert command_line.main(command) == 0
-    assert imbtorch.report(preds=NAMES[PREDS], target=NAMES[TARGET]).signature in capsys.readouterr().out
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    assert command_line.main(command) == 2
-    assert "pip install pandas" in capsys.readouterr().err
+def test_files_name_the_extra_that_reads_them(old, capsys, monkeypatch):
+    for name in ("duckdb", "pyarrow"):
+        with monkeypatch.context() as context:
+            context.setitem(sys.modules, name, None)
+            assert command_line.main(["report", old, "--target", "label", "--preds", "pred"]) == 2
+            assert f"files need {name}: pip install 'imbtorch[files]'" in capsys.readouterr().err
 
 
 # --- compare ----------------------------------------------------------------------------------------------------------
@@ -184,7 +183,9 @@ def test_rows_are_paired_by_id_or_in_equal_order(old, tmp_path, capsys):
     order = np.random.default_rng(1).permutation(600)
     new = write(tmp_path / "new.csv", order=order)
     assert compare(old, new) == 2
-    assert "the targets of the files differ in row" in capsys.readouterr().err
+    assert "column 'image' of old and new differs in 600 rows" in capsys.readouterr().err
+    assert compare(old, new, "--by-row") == 2
+    assert "the targets of both models differ in" in capsys.readouterr().err
     assert compare(old, new, "--id", "image") == 0
     assert "600 samples, of which none are predicted differently" in capsys.readouterr().out
     write(tmp_path / "new.csv", order=order[1:])
@@ -226,8 +227,9 @@ def test_results_without_rows_are_compared_as_independent_samples(old, tmp_path,
         (["report", "{old}", "--target", "lable", "--preds", "pred"], "no column 'lable'; did you mean 'label'"),
         (["report", "missing.csv", "--target", "label", "--preds", "pred"], "missing.csv"),
         (["report", "{old}", "--target", "label", "--scores", "q_*"], "no column like 'q_*'"),
-        (["report", "{old}", "--target", "label", "--scores", "pred"], "column 'pred' holds 'house cat' in row 0"),
-        (["report", "{old}", "--target", "label", "--scores", "score"], "positive="),
+        (["report", "{old}", "--target", "label", "--scores", "pred"], "one score for each sample"),
+        (["report", "{old}", "--target", "label", "--scores", "score"], "--positive"),
+        (["report", "{old}", "--target", "label", "--scores", "pred", "--positive", "emu, rare"], "but there are 3"),
         (["report", "{old}", "--target", "label", "--preds", "pred", "--measures", "f3"], "f3"),
         (["report", "{old}", "--target", "label"], "--preds --scores"),
         (["compare", "{old}", "{old}", "--measure", "f1", "--margin", ".01"], "--target and --preds"),
@@ -280,7 +282,7 @@ def test_slips_of_a_command_are_read_or_told(old, tmp_path, capsys):
     file = tmp_path / "semicolons.csv"
     file.write_text("label;pred\ncat;dog\n", encoding="utf-8")
     assert command_line.main(["report", str(file), "--target", "label", "--preds", "pred"]) == command_line.ERROR
-    assert "columns are label;pred; separate them by commas" in capsys.readouterr().err
+    assert "target holds one class only, 'cat'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -294,7 +296,7 @@ def test_no_unexpected_error_looks_worse(error, text, old, capsys, monkeypatch):
     def fail(*_, **__):
         raise error(1)
 
-    monkeypatch.setattr(command_line, "compare_outcomes", fail)
+    monkeypatch.setattr(command_line, "paired", fail)
     assert compare(old, old) == 2
     assert text in capsys.readouterr().err
 
@@ -305,11 +307,11 @@ def test_no_unexpected_error_looks_worse(error, text, old, capsys, monkeypatch):
         ("", "must have a head and at least one row"),
         ("label,pred\n", "must have a head and at least one row"),
         ("label,pred,label\na,a,a\n", "several columns 'label'"),
-        ("label,pred\na,b\na\n", "1 cells in row 1, but 2 columns"),
+        ("label,pred\na,b\na\n", "line 3: 1 cells, but there are 2 columns"),
         ("label,pred\na,b\nb,\n", "preds has no value in row 1"),
         ("label,pred\na,b\nb,b\nb,c\n", "preds holds 'c' in row 2"),
-        ('label,pred,note\na,b,1\nb,b,"5 inch\nb,a,3\n', "no CSV file, line 4: unexpected end of data"),
-        ('label,pred,note\na,b,1\nb,b,"5 inch\nb,a,"3\n', "no CSV file, line 4: "),
+        ('label,pred,note\na,b,1\nb,b,"5 inch\nb,a,3\n', "line 3: a quote is not closed"),
+        ('label,pred,note\na,b,1\nb,b,"5 inch\nb,a,"3\n', "line 3: a quote is not closed"),
     ],
 )
 def test_a_broken_file_is_named_with_its_row(lines, text, tmp_path, capsys):
@@ -326,11 +328,11 @@ def test_long_cells_are_read_and_other_encodings_are_told(tmp_path, capsys):
     assert command_line.main(command) == 0
     path.write_text("label,pred\ncafé,café\nb,b\n", encoding="latin-1")
     assert command_line.main(command) == command_line.ERROR
-    assert f"{path} is not in UTF-8" in capsys.readouterr().err
+    assert f"{path}, line 2: the file is not in UTF-8; --encoding latin-1" in capsys.readouterr().err
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["label", "pred"], ["1" + "0" * 20, "1"], ["1", "1"]])
     assert command_line.main(command) == command_line.ERROR
-    assert "target holds a number in row 0 that is too large" in capsys.readouterr().err
+    assert "target holds a number in row 0 (1 of 2 rows) that is too large" in capsys.readouterr().err
 
 
 def test_prevalence_is_given_by_name_if_positive_changes_the_order(tmp_path, capsys):
@@ -361,10 +363,10 @@ def test_results_that_counts_do_not_describe_are_not_compared(more, text, old, t
 
 def test_columns_of_single_values_take_no_star(old, capsys):
     assert compare(old, old, "--id", "im*") == command_line.ERROR
-    assert "--id name one column each" in capsys.readouterr().err
+    assert "compare takes names of single columns" in capsys.readouterr().err
     command = ["report", old, "--target", "label", "--preds", "pred", "--cluster", "pat*"]
     assert command_line.main(command) == command_line.ERROR
-    assert "--cluster and --weight name one column each" in capsys.readouterr().err
+    assert "cluster must name one column, got 'pat*'" in capsys.readouterr().err
 
 
 def test_warnings_are_lines_of_text(old, capsys):

@@ -1,7 +1,10 @@
 """Reports of saved predictions: what they read, values held against scikit-learn and the metrics, and errors."""
 
+import warnings
+
 import numpy as np
 import pytest
+import scipy.stats
 import sklearn.metrics
 import torch
 
@@ -300,6 +303,24 @@ def test_areas_say_where_their_intervals_are():
     )
 
 
+def test_the_gain_of_a_rule_holds_for_clusters():
+    """The true gain follows from the normal scores; without ids a quarter of these intervals hold it."""
+    rng, ids, held = np.random.default_rng(1), np.arange(20).repeat(20), 0
+
+    def true(threshold):  # scores are 1.2 z + 2 y - 2.2 on the log-odds scale
+        place = np.log(threshold / (1 - threshold)) + 2.2
+        return (scipy.stats.norm.cdf(place / 1.2) + scipy.stats.norm.sf((place - 2) / 1.2)) / 2
+
+    for _ in range(40):
+        target = rng.permutation(np.repeat([0, 1], [12, 8]))
+        scores = 1 / (1 + np.exp(2.2 - 2 * target - 1.2 * rng.normal(size=20)))
+        given = {"preds": scores[ids], "target": target[ids], "cluster": ids, "measures": ["balanced_accuracy"]}
+        found = imbtorch.report(**given, rule="balanced_accuracy").table()["rule"]["balanced_accuracy"]
+        gain = true(float(found["threshold"])) - true(0.5)
+        held += found["gain"].low <= gain <= found["gain"].high
+    assert held >= 36
+
+
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 NAN = SCORES.copy()
@@ -314,8 +335,8 @@ LOW[3] = -0.5
         ({"preds": PREDS[:-1]}, ValueError, "preds has 599 rows and target 600"),
         ({"preds": TEXTS[PREDS]}, TypeError, "target holds integers and preds strings"),
         ({"preds": [*TEXTS[PREDS[:-1]], "emu brid"], "target": TEXTS[TARGET]}, ValueError,
-         "'emu brid' in row 599, which no target has.*did you mean 'emu bird'.*class_names"),
-        ({"preds": [*PREDS[:-1], 9]}, ValueError, "preds holds 9 in row 599, which no target has"),
+         "'emu brid' in row 599 .*, which no target has.*did you mean 'emu bird'.*class_names"),
+        ({"preds": [*PREDS[:-1], 9]}, ValueError, "preds holds 9 in row 599 .*, which no target has"),
         ({"preds": NAN}, ValueError, "NaN in row 7, column '1'"),
         ({"preds": LOW, "target": TARGET == 2}, ValueError, r"-0.5 in row 3 .*logits=True"),
         ({"preds": np.log(SCORES)}, ValueError, "in row 0, column '0'.*logits=True"),
@@ -330,7 +351,7 @@ LOW[3] = -0.5
         ({"target": [*TARGET[:-1], 0.5]}, ValueError, "target holds 0.5 in row 599"),
         ({"target": ["a", 1], "preds": ["a", "a"]}, TypeError, "got 1 in row 1"),
         ({"target": [], "preds": []}, ValueError, "target is empty"),
-        ({"target": "abc", "preds": "abc"}, TypeError, "got a string"),
+        ({"target": "abc", "preds": "abc"}, TypeError, "got 'abc'; pass the column itself"),
         ({"target": ["a", "a"], "preds": ["a", "a"]}, ValueError, "one class only, 'a'.*class_names"),
         ({"class_names": ["0", "1"]}, ValueError, "target holds 2 in row .*none of class_names"),
         ({"positive": 1}, ValueError, "positive is for two classes, but there are 3"),
@@ -344,7 +365,7 @@ LOW[3] = -0.5
         ({"preds": SCORES, "prior": [1, 2, 3]}, ValueError, "add rule="),
         ({"preds": SCORES[:, 2], "target": TARGET == 2, "rule": "f1", "prior": [1, 2]}, ValueError, "leave it out"),
         ({"preds": SCORES, "rule": "f1", "prior": [1, 2, 3], "weight": TARGET}, ValueError, "neither weight"),
-        ({"target": np.eye(3)[TARGET] * 2, "preds": SCORES}, ValueError, "target holds 2 in row 0, column '"),
+        ({"target": np.eye(3)[TARGET] * 2, "preds": SCORES}, ValueError, "column '0' of target holds 2.0 in row 0"),
         ({"target": {"label": TEXTS[TARGET]}, "preds": TEXTS[PREDS]}, ValueError, r"target\['label'\]"),
         ({"target": TARGET[:, None]}, ValueError, r"pass target\[:, 0\]"),
         ({"measures": {"auc": "f1"}, "preds": SCORES}, ValueError, "rename it in measures"),
@@ -352,10 +373,10 @@ LOW[3] = -0.5
         ({"target": np.ma.masked_equal(TARGET, 2)}, ValueError, r"target has no value in row \d+ "),
         ({"weight": np.ma.masked_equal(TARGET * 1.0, 2)}, ValueError, r"weight has no value in row \d+ "),
         ({"preds": SCORES[TARGET > 0], "target": TARGET[TARGET > 0]}, ValueError, "the classes 0 to 2 or 1 to 3"),
-        ({"target": [0, 1, 1e19], "preds": [0, 1, 1]}, ValueError, "target holds a number in row 2 that is too large"),
-        ({"target": [0, 10**20], "preds": [0, 1]}, ValueError, "target holds a number in row 1 that is too large"),
-        ({"target": np.array([0, 2**63], np.uint64), "preds": [0, 1]}, ValueError, "in row 1 that is too large"),
-        ({"target": [0, np.inf], "preds": [0, 1]}, ValueError, "in row 1 that is too large"),
+        ({"target": [0, 1, 1e19], "preds": [0, 1, 1]}, ValueError, "target holds a number in row 2 .* too large"),
+        ({"target": [0, 10**20], "preds": [0, 1]}, ValueError, "target holds a number in row 1 .* too large"),
+        ({"target": np.array([0, 2**63], np.uint64), "preds": [0, 1]}, ValueError, "in row 1 .* too large"),
+        ({"target": [0, np.inf], "preds": [0, 1]}, ValueError, "in row 1 .* too large"),
         ({"preds": SCORES, "intervals": ["auc"]}, ValueError, "'auc', but areas have intervals for auc/0, auc/1"),
         ({"preds": SCORES[:, 2], "target": TARGET == 2, "prevalence": [0.9, 0.1], "intervals": ["average_precision"]},
          ValueError, "no interval at another prevalence"),
@@ -367,3 +388,57 @@ def test_errors_name_row_column_and_remedy(options, error, text):
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
+
+
+# --- what a result says -----------------------------------------------------------------------------------------------
+
+
+def test_results_are_read_like_mappings():
+    result = imbtorch.report(preds=SCORES, target=TARGET, measures=["iam"])
+    assert "iam" in result
+    assert "f1" not in result
+    assert 0 not in result
+    assert list(result) == list(result.values)
+    assert len(result) == len(result.values)
+    assert {name: result[name] for name in result} == result.values
+
+
+def test_the_interval_of_an_area_is_in_the_result_that_has_it():
+    result = imbtorch.report(preds=SCORES[:, 1], target=TARGET == 1, intervals=True)
+    with pytest.raises(ValueError, match=r"result\['auc_low'\] and result\['auc_high'\] are its 95% bounds"):
+        result.interval("auc")
+    assert result["auc_low"] < result["auc"] < result["auc_high"]
+
+
+def test_margins_are_counted_for_so_many_classes_that_a_matrix_would_be_large():
+    names = [f"c{index}" for index in range(60_000)]
+    preds = [*names[1:100], *names[99:]]
+    result = imbtorch.report(preds=preds, target=names, measures=["accuracy", "balanced_accuracy", "cba"])
+    assert isinstance(result.counts, imbtorch.Margins)
+    truth, found = np.arange(60_000), np.array([*range(1, 100), *range(99, 60_000)])
+    assert result["accuracy"].item() == pytest.approx(sklearn.metrics.accuracy_score(truth, found))
+    assert result["balanced_accuracy"].item() == pytest.approx(
+        sklearn.metrics.recall_score(truth, found, average="macro")
+    )
+    few = imbtorch.report(preds=names[:300], target=names[:300])
+    assert isinstance(few.counts, torch.Tensor)
+
+
+@pytest.mark.parametrize("reversed_scores", [True, False])
+def test_areas_that_chance_hardly_makes_so_low_are_told(reversed_scores):
+    scores = 1 - SCORES if reversed_scores else SCORES
+    assert (sklearn.metrics.roc_auc_score(TARGET == 2, scores[:, 2]) < 0.3) is reversed_scores
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        imbtorch.report(preds=scores[:, 2], target=TARGET == 2)
+        few = np.flatnonzero(TARGET == 2)[9:]  # nine positives are too few to tell
+        imbtorch.report(preds=np.delete(scores[:, 2], few), target=np.delete(TARGET == 2, few))
+    texts = [str(each.message) for each in caught]
+    assert len(texts) == reversed_scores
+    assert all(
+        "so the scores may be those of the other class; pass the scores of the positive" in text for text in texts
+    )
+    labels = {"a": SCORES[:, 1], "b": scores[:, 2]}
+    if reversed_scores:
+        with pytest.warns(UserWarning, match=r"report: auc/b 0\.\d+, so the scores may be"):
+            imbtorch.report(preds=labels, target={"a": TARGET == 1, "b": TARGET == 2})

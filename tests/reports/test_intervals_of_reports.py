@@ -406,3 +406,9 @@ def test_a_bucket_that_holds_many_samples_is_named_and_warned_of(times, named, w
     alone.update(preds, target, cluster=ids)
     alone.compute()  # without intervals there is nothing to warn of
     assert len(alone.result().table().notes) == len(result.table().notes) - named
+
+
+def test_classes_whose_names_look_like_bounds_are_named_in_the_error():
+    names = {"class_names": ["x", "x_low"], "intervals": ["recall/x"]}
+    with pytest.raises(ValueError, match=r"'recall/x_low' is a bound, which intervals adds, and a value of 'x_low'"):
+        ImbalanceReport("multiclass", **names)

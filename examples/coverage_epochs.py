@@ -1,21 +1,16 @@
-"""Measures by simulation how honest the choice of an epoch is: `imbtorch.statistics.select_epoch` against the truth.
-
-    python examples/choosing.py --quick                       # half a minute
-    python examples/choosing.py --classes 2 --rare 10         # one case of the full run, some two minutes
-    python examples/choosing.py > choosing.md                 # everything, half an hour
+"""Bias and coverage of the choice of an epoch by `select_epoch`: tables ``epochs`` and ``few_hits`` of ``coverage.py``.
 
 Each run draws a validation set and the predictions of 40 epochs on it, of which the true confusion rates are known. The
 epochs see the same samples, and a sample that is hard in one epoch is hard in the next. One epoch is chosen by the
-value; its value, the corrected one, its interval, the set of indistinguishable epochs and the limit of how
-far these lie below the best are held against the true value of the chosen epoch and against the epoch that is truly
-the best. The second table is of G-mean where a class has few hits: one recall of 0 makes it 0.
+value; its value, the corrected one, its interval, the set of indistinguishable epochs and the limit of how far these
+lie below the best are compared with the true value of the chosen epoch and with the truly best epoch. A row
+is the mean over seven scenarios, and ``worst`` or ``least`` the worst of them. ``few_hits`` is of G-mean where a class
+has few hits: one recall of 0 makes it 0, and `select_epoch` corrects only a share of the runs.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -28,20 +23,18 @@ import imbtorch
 from imbtorch.statistics import posterior, select_epoch
 
 EPOCHS = 40
+DRAWS = 1000  # of each posterior
 COMMON = 200  # samples of the largest class
-MEASURES: dict[str, Callable[[Tensor], Tensor]] = {
-    "BA": imbtorch.balanced_accuracy,
-    "IAM": imbtorch.imbalance_accuracy,
-    "G-mean": imbtorch.geometric_mean,
-    "macro F1": partial(imbtorch.f_score, average="macro"),
-}
+MEASURES: dict[str, Callable[[Tensor], Tensor]] = {"BA": imbtorch.balanced_accuracy, "IAM":
+    imbtorch.imbalance_accuracy, "G-mean": imbtorch.geometric_mean, "macro F1": partial(imbtorch.f_score,
+    average="macro")}  # fmt: skip
 CASES = {2: (5, 10, 30, 100), 5: (5, 10, 30), 10: (5, 10, 30)}  # classes -> samples of the rarest class
 HARD = 0.5  # share of a sample's difficulty that stays over all epochs
 STEADY = 0.8  # correlation of the rest with the next epoch
 
 
 class Seen(NamedTuple):
-    """What one run found for one measure; None where the value is not corrected, or the choice has no stability."""
+    """Values of one run for one measure; None where the value is not corrected, or the choice has no stability."""
 
     raw: float  # value of the chosen epoch minus its true value
     corrected: float | None
@@ -159,8 +152,8 @@ def one_and_gmean(counts: Tensor) -> Tensor:
     return 1 + imbtorch.geometric_mean(counts)
 
 
-def few_hits(classes: int, rare: int, recall: float, runs: int, draws: int, seed: int) -> list[str]:
-    """Cells of a row: epochs that learn and resemble one another, half of the classes rare, up to a recall."""
+def few_hits(sets: int, classes: int, rare: int, recall: float, seed: int) -> list[float]:
+    """Share of runs whose G-mean is corrected, their biases, and those of the others; half of the classes are rare."""
     is_rare = torch.arange(classes) >= classes // 2
     totals = torch.where(is_rare, rare, COMMON)
     generator = torch.Generator().manual_seed(seed * 10_000 + classes * 100 + rare * 10 + round(10 * recall))
@@ -169,31 +162,40 @@ def few_hits(classes: int, rare: int, recall: float, runs: int, draws: int, seed
     true = imbtorch.geometric_mean(truth(right, totals))
     both = {"G-mean": imbtorch.geometric_mean, "always": one_and_gmean}
     rows: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
-    for _ in range(runs):
+    for _ in range(sets):
         predictions, target = drawn(right, totals, generator, hard=0.9)
-        found = select_epoch(predictions, target, both, num_classes=classes, draws=draws, generator=generator)
+        found = select_epoch(predictions, target, both, num_classes=classes, draws=DRAWS, generator=generator)
         always, value = found["always"], true[found["always"].epoch].item()
         assert always.corrected is not None
         rows[found["G-mean"].corrected is None].append((always.value - 1 - value, always.corrected - 1 - value))
-    cells = [str(classes), str(rare), f"{recall:.1f}", f"{len(rows[False]) / runs:.2f}"]
+    row = [len(rows[False]) / sets]
     for some in (rows[False], rows[True]):
-        cells += [f"{sum(column) / len(some):+.3f}" for column in zip(*some, strict=True)] if some else ["-", "-"]
-    return cells
+        row += [sum(column) / len(some) for column in zip(*some, strict=True)] if some else [math.nan, math.nan]
+    return row
 
 
-# --- tables ---------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+CELLS = [(classes, rare) for classes, several in CASES.items() for rare in several]
+FEW = [(classes, rare, recall) for classes in CASES for rare in (5, 10, 20) for recall in (0.1, 0.3, 0.6)]
+FEW_HITS = "K, rare, recall | corrected share, bias, corrected bias, bias of others, corrected bias of others"
+COLUMNS = (
+    "K, rare | measure, bias, corrected bias, worst corrected bias, corrected share, plain coverage, least plain "
+    "coverage, covered mean, covered least, width, best among, least best among, set size, shortfall, limit, "
+    "within limit, least within limit, stability, truly best"
+)
 
 
-def study(classes: int, rare: int, runs: int, draws: int, seed: int) -> dict[str, dict[str, list[Seen]]]:
-    """What was seen, by measure and scenario."""
+def of_epochs(sets: int, classes: int, rare: int, seed: int) -> list[list[str | float]]:
+    """Row of each measure."""
     totals = torch.logspace(math.log10(COMMON), math.log10(rare), classes).round().long()
     seen: dict[str, dict[str, list[Seen]]] = defaultdict(lambda: defaultdict(list))
     for number, scenario in enumerate(SCENARIOS):
         generator = torch.Generator().manual_seed(seed * 1000 + number * 100 + classes * 7 + rare)
-        for _ in range(runs):
-            for name, one in run(scenario, totals, generator, draws):
+        for _ in range(sets):
+            for name, one in run(scenario, totals, generator, DRAWS):
                 seen[name][scenario].append(one)
-    return seen
+    return [[name, *row(by_scenario)] for name, by_scenario in seen.items()]
 
 
 def mean(seen: list[Seen], what: str) -> float:
@@ -202,77 +204,28 @@ def mean(seen: list[Seen], what: str) -> float:
     return sum(values) / len(values) if values else math.nan
 
 
-def over(by_scenario: dict[str, list[Seen]], what: str) -> list[float]:
-    """Mean in each scenario that has it."""
-    means = (mean(seen, what) for seen in by_scenario.values())
-    return [value for value in means if not math.isnan(value)]
+def row(by_scenario: dict[str, list[Seen]]) -> list[float]:
+    """Values of one case and measure."""
 
+    def over(what: str) -> list[float]:
+        """Mean and least of the scenarios."""
+        found = [value for seen in by_scenario.values() if not math.isnan(value := mean(seen, what))]
+        return [sum(found) / len(found), min(found)] if found else [math.nan, math.nan]
 
-def covered(shares: list[float]) -> str:
-    return f"{sum(shares) / len(shares):.2f} / {min(shares):.2f}" if shares else "-"
-
-
-def row(by_scenario: dict[str, list[Seen]]) -> list[str]:
-    """Cells of one case and measure."""
     every = [one for seen in by_scenario.values() for one in seen]
     moving = [one for name, seen in by_scenario.items() if name != "plateau" for one in seen]
-    left = over(by_scenario, "corrected")
+    left = [value for seen in by_scenario.values() if not math.isnan(value := mean(seen, "corrected"))]
     widths = sorted(one.width for one in every if one.width is not None)
+    biases = [mean(every, "raw"), *([sum(left) / len(left), max(left, key=abs)] if left else [math.nan, math.nan])]
     return [
-        f"{mean(every, 'raw'):+.3f}",
-        f"{sum(left) / len(left):+.3f}" if left else "-",
-        f"{max(left, key=abs):+.3f}" if left else "-",
-        f"{len(widths) / len(every):.2f}",
-        covered(over(by_scenario, "covered_raw")),
-        covered(over(by_scenario, "covered")),
-        f"{widths[len(widths) // 2]:.2f}" if widths else "-",
-        covered(over(by_scenario, "best_in_set")),
-        f"{mean(every, 'size'):.0f}",
-        f"{mean(every, 'shortfall'):.2f}",
-        f"{mean(every, 'limit'):.2f}",
-        covered(over(by_scenario, "within")),
-        f"{mean(every, 'stability'):.2f}",
-        f"{mean(moving, 'truly_best'):.2f}",
+        *biases,
+        len(widths) / len(every),
+        *over("covered_raw"),
+        *over("covered"),
+        widths[len(widths) // 2] if widths else math.nan,
+        *over("best_in_set"),
+        *(mean(every, what) for what in ("size", "shortfall", "limit")),
+        *over("within"),
+        mean(every, "stability"),
+        mean(moving, "truly_best"),
     ]
-
-
-COLUMNS = [
-    "K", "rare", "measure", "raw bias", "corrected", "worst", "share", "plain coverage", "coverage", "width",
-    "best in set", "set size", "shortfall", "limit", "within limit", "stability", "truly best",
-]  # fmt: skip
-FEW_HITS = ["K", "rare", "recall", "share", "raw", "corrected", "else raw", "else corrected"]
-
-
-def main() -> None:
-    """Run the cases that were asked for, all of them by default."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="few runs of few cases")
-    parser.add_argument("--classes", type=int, nargs="+", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--rare", type=int, nargs="+", help="samples of the rarest class (default: 5 to 100)")
-    parser.add_argument("--few-hits", action="store_true", help="the second table alone")
-    parser.add_argument("--runs", type=int, default=None, help="of each case and scenario (default: 40; quick: 5)")
-    parser.add_argument("--draws", type=int, default=1000, help="of each posterior")
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    runs = given.runs or (5 if given.quick else 40)
-    torch.set_num_threads(1)
-    start = time.perf_counter()
-    if not given.few_hits:
-        print(f"{runs} runs of each of {len(SCENARIOS)} scenarios: {', '.join(SCENARIOS)}\n")
-        print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
-        for classes in given.classes:
-            for rare in given.rare or (CASES[classes][1:2] if given.quick else CASES[classes]):
-                for name, seen in study(classes, rare, runs, given.draws, given.seed).items():
-                    print(f"| {' | '.join([str(classes), str(rare), name, *row(seen)])} |", flush=True)
-        print()
-    print(f"G-mean where half of the classes are rare, {runs} runs\n")
-    print(f"| {' | '.join(FEW_HITS)} |\n|{'---|' * len(FEW_HITS)}")
-    for classes in given.classes:
-        for rare in given.rare or ((5, 20) if given.quick else (5, 10, 20)):
-            for recall in (0.3,) if given.quick else (0.1, 0.3, 0.6):
-                print(f"| {' | '.join(few_hits(classes, rare, recall, runs, given.draws, given.seed))} |", flush=True)
-    print(f"\ntorch {torch.__version__}, {time.perf_counter() - start:.0f} s on one core")
-
-
-if __name__ == "__main__":
-    main()

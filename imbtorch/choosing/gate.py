@@ -1,0 +1,151 @@
+"""Gates for new models: whether a model is worse than another one by more than a margin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imbtorch.choosing.comparisons import Comparison, compare_outcomes, paired_compare
+from imbtorch.choosing.outcomes import JointOutcomes
+from imbtorch.counting.tasks import Counting
+from imbtorch.intervals.intervals import Interval
+from imbtorch.measures.named import AveragedMeasure, directed, resolved
+from imbtorch.reports.report import ImbalanceReport
+
+NOT_WORSE, WORSE, UNDECIDED = 0, 1, 3  # exit codes
+LEVEL = 0.9  # of the interval of a difference: each bound is wrong in 5% of cases
+MOST = 1024  # times as many samples, up to which the number that would decide is looked for
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Difference of two models beside a margin.
+
+    Attributes:
+        margin: loss that does not count.
+        interval: function of a number of times and of draws; it returns the interval of new minus old for so many times
+            as many samples, with the same shares.
+        better: whether higher values are better.
+        rarest: name of the rarest class, and its number of samples; None for scores.
+        equal: whether no prediction differs.
+        notes: lines to print.
+    """
+
+    margin: float
+    interval: Callable[[float, int], Interval]
+    better: bool
+    rarest: tuple[str, int] | None
+    equal: bool
+    notes: list[str]
+
+    def verdict(self, interval: Interval) -> int:
+        """Return the exit code for an interval."""
+        low, high = float(interval.low), float(interval.high)
+        gain = (low, high) if self.better else (-high, -low)
+        return NOT_WORSE if gain[0] >= -self.margin else WORSE if gain[1] < -self.margin else UNDECIDED
+
+    def lines(self, interval: Interval) -> list[str]:
+        """Say the verdict; if it is open, how many samples of the rarest class would decide with the same shares."""
+        code = self.verdict(interval)
+        by = f"worse by more than {self.margin:g}"
+        if self.equal:
+            return ["No prediction differs."]
+        if code != UNDECIDED:
+            return [f"The new model is {'not ' * (code == NOT_WORSE)}{by}."]
+        return [f"Undecided: these samples do not say whether it is {by}.", *self._needed()]
+
+    def _needed(self) -> list[str]:
+        def decides(times: float) -> bool:
+            return self.verdict(self.interval(times, 1000)) != UNDECIDED
+
+        if self.rarest is None:
+            return []
+        most = 2.0
+        while not decides(most):
+            most *= 2
+            if most > MOST:
+                return [f"With these shares {MOST:,} times as many samples would not decide either."]
+        least = most / 2
+        for _ in range(4):
+            middle = math.sqrt(least * most)
+            least, most = (least, middle) if decides(middle) else (middle, most)
+        name, number = self.rarest
+        return [
+            f"With these shares some {math.ceil(most * number):,} samples of {name}, the rarest class, would decide; "
+            f"here are {number:,}."
+        ]
+
+
+def rarest(actual: Tensor, names: Sequence[str]) -> tuple[str, int]:
+    """Return the class with the fewest targets, of those that have some, and their number."""
+    place = int(torch.where(actual > 0, actual, torch.inf).argmin())
+    return repr(names[place]), int(actual[place])
+
+
+@dataclass
+class PairedModels:
+    """Predictions of two models for the same samples, the new one first.
+
+    Attributes:
+        names: names of the classes.
+        binary: whether the last of two classes is the positive one.
+        outcomes: joint outcomes of predicted classes; None for scores.
+        scores: ``[N]`` scores of the new and the old model, and the targets; empty for classes.
+        cluster: ``[N]`` ids of clusters, for scores.
+    """
+
+    names: tuple[str, ...]
+    binary: bool
+    outcomes: JointOutcomes | None
+    scores: tuple[Tensor, ...] = ()
+    cluster: Tensor | None = None
+
+    @property
+    def equal(self) -> bool:
+        """Whether no prediction differs."""
+        new, old = self.scores[:2] if self.outcomes is None else self.outcomes.preds
+        return torch.equal(new, old)
+
+    def measure(self, called: str, name: str) -> AveragedMeasure:
+        """Return a measure as a report of these classes computes it."""
+        counting = Counting.of("binary") if self.binary else Counting.of("multiclass", len(self.names))
+        return directed(resolved(called, name, counting, batched=True))
+
+    def compare(
+        self,
+        measure: AveragedMeasure | str,
+        level: float,
+        generator: torch.Generator | None,
+        draws: int = 10_000,
+        times: float = 1,
+    ) -> Comparison:
+        """Compare both models, by a measure of classes or the name of one of scores.
+
+        With ``times``, as of so many times as many samples with the same shares.
+        """
+        if self.outcomes is None or isinstance(measure, str):
+            new, old, target = self.scores
+            options: dict[str, Any] = {"draws": draws, "level": level, "generator": generator}
+            return paired_compare(str(measure), new, old, target, cluster=self.cluster, **options)
+        several = replace(self.outcomes, times=self.outcomes.times * times)
+        return compare_outcomes(measure, several, bool(measure.higher_is_better), draws, level, generator)
+
+    def notes(self) -> list[str]:
+        """Return lines that say how many samples differ, and the signatures of both models."""
+        if self.outcomes is None:
+            return [f"{len(self.scores[0])} samples"]
+        new, old = self.outcomes.preds
+        times = self.outcomes.times.long()
+        changed = int(times[old != new].sum())
+        lines = [f"{int(times.sum())} samples, of which {changed or 'none'} are predicted differently"]
+        for called, preds in (("old", old), ("new", new)):
+            report = ImbalanceReport("binary" if self.binary else "multiclass", class_names=self.names)
+            report.quiet = True
+            report.update(preds, self.outcomes.target, frequency=times)
+            lines.append(f"{called}: {report.result().signature}")
+        return lines

@@ -1,0 +1,453 @@
+"""Classes of saved predictions, typed once: the same rules for arrays, frames, files and engines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from imbtorch.compat import warn_caller
+from imbtorch.metrics.shared_result import checked_names
+from imbtorch.suggestions import did_you_mean, first_names
+
+Array: TypeAlias = Any
+"""NumPy array of any dtype; the type checker would ask for one."""
+Missing: TypeAlias = Literal["raise", "drop", "class"]
+WHOLE = np.iinfo(np.int64)
+EXACT = 2**53  # up to which floating numbers hold every integer
+LEFT_OUT, IGNORED, UNKNOWN = -1, -2, -3  # in place of the index of a class: missing, ignored, no class
+WORDS = {"#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"}
+WORDS |= {"NULL", "NaN", "None", "n/a", "nan", "null", ""}  # all texts that pandas reads as missing
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+MARKS = (-1, -100, 255)  # targets that usually mark samples to ignore
+
+
+class Cell(NamedTuple):
+    """Meaning of one value; its class is the whole number, for booleans 0 or 1, or the text."""
+
+    kind: Literal["missing", "boolean", "whole", "fraction", "text"]
+    value: Any
+
+
+def read_cell(value: Any) -> Cell:
+    """Read one value, however it is written; raise a TypeError for anything but texts, numbers and missing values.
+
+    >>> [read_cell(each).value for each in (" 1.0", 1, "1e0", "TRUE", "1_0", "NA")]
+    [1, 1, 1, 1, '1_0', None]
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        if text in WORDS:
+            return Cell("missing", None)
+        if text.lower() in ("true", "false"):
+            return Cell("boolean", int(text.lower() == "true"))
+        return _number(Decimal(text), value) if NUMBER.fullmatch(text) else Cell("text", value)
+    if isinstance(value, (bool, np.bool_)):
+        return Cell("boolean", int(value))
+    if isinstance(value, (int, np.integer)):
+        return Cell("whole", int(value))
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
+        return Cell("missing", None)
+    if isinstance(value, (float, np.floating, Decimal)):
+        return _number(value if isinstance(value, Decimal) else Decimal(float(value)), value)
+    raise TypeError(f"got {value!r}")
+
+
+def _number(number: Decimal, value: Any) -> Cell:
+    """Return a whole number or a fraction; floating numbers that skip integers are too large for a class."""
+    if number.is_infinite() or number.adjusted() > 30:
+        return Cell("whole", WHOLE.max + 1)
+    if number != number.to_integral_value():
+        return Cell("fraction", value)
+    return Cell("whole", WHOLE.max + 1 if isinstance(value, float) and abs(number) > EXACT else int(number))
+
+
+@dataclass(frozen=True)
+class Column:
+    """Values of samples, or of groups of equal samples: the different ones, and the place of each.
+
+    Attributes:
+        name: name for errors.
+        levels: different values, in their order if it is known.
+        codes: int64 ``[N]`` place of each value among them.
+        times: ``[N]`` number of samples of each group; None for single samples.
+        ordered: whether the levels have an order.
+        find: function that tells where a level occurs first, such as ``" in row 3 of a.csv"``; None if nobody knows.
+        kept: ``[N]`` bools of the samples that are not left out; None for all.
+    """
+
+    name: str
+    levels: list[Any]
+    codes: Array
+    times: Array | None = None
+    ordered: bool = False
+    find: Callable[[Any], str] | None = None
+    kept: Array | None = None
+
+    def __len__(self) -> int:
+        """Return the number of samples or groups."""
+        return len(self.codes)
+
+    def where(self, places: Sequence[int]) -> str:
+        """Return a text that says where some levels occur first, and in how many rows."""
+        wanted = np.isin(self.codes, places)
+        if self.times is None:
+            return f" in row {int(wanted.argmax())} ({int(wanted.sum())} of {len(wanted)} rows)"
+        first = "" if self.find is None else self.find(self.levels[places[0]])
+        return f"{first} ({self.times[wanted].sum():.15g} of {self.times.sum():.15g} rows)"
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Meanings of the levels; raises a TypeError for a level that is no class."""
+        found = []
+        for at, each in enumerate(self.levels):
+            try:
+                found.append(read_cell(each))
+            except TypeError as error:  # noqa: PERF203
+                text = f"{self.name} must hold strings, integers or booleans, {error}{self.where([at])}; convert them"
+                raise TypeError(text) from None
+        return found
+
+    @cached_property
+    def held(self) -> list[int]:
+        """Places of the levels that occur among the samples that are kept."""
+        kept = slice(None) if self.kept is None else self.kept
+        times = None if self.times is None else self.times[kept]
+        return [int(at) for at in np.flatnonzero(np.bincount(self.codes[kept], times, len(self.levels)) > 0)]
+
+
+# --- classes ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Arguments that decide how values become classes; :func:`imbtorch.report` documents them.
+
+    ``columns`` is the number of columns of scores without names.
+    """
+
+    class_names: Sequence[Any] | Mapping[Any, Any] | None = None
+    positive: Any = None
+    task: str | None = None
+    ignore: tuple[Any, ...] = ()
+    missing: Missing = "raise"
+    columns: int | None = None
+
+    @cached_property
+    def names(self) -> list[str] | None:
+        """Names of the classes; raises a TypeError for anything but a sequence."""
+        given: Any = self.class_names
+        if given is None:
+            return None
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise TypeError(
+                f"class_names must be a sequence in the order of the classes, such as a list, got {given!r}"
+            )
+        given = given.values() if isinstance(given, Mapping) else given
+        return list(checked_names([str(each) for each in (given.tolist() if hasattr(given, "tolist") else given)]))
+
+    def ignores(self, value: Any) -> bool:
+        """Return whether a target marks samples to leave out."""
+        return bool(self.ignore) and any(
+            each is value or each == value or read_cell(each) == read_cell(value) for each in self.ignore
+        )
+
+    def word(self, value: Any) -> str | None:
+        """Return the class of a value that reads as missing, if it is one."""
+        word = value.strip() if isinstance(value, str) else ""
+        return (word or "missing") if self.missing == "class" or (word and word in (self.names or ())) else None
+
+
+@dataclass
+class Classes:
+    """Classes of targets and predictions, and the index of each value.
+
+    Attributes:
+        rules: arguments that decided.
+        kind: type of the classes.
+        names: their names, in the order of their indices.
+        index: index of each class.
+        binary: whether the last of two classes is the positive one.
+        swapped: whether ``positive`` put the first of two classes last.
+        ordered: whether their order is known rather than alphabetical.
+        notes: what a reader of the table must know.
+    """
+
+    rules: Rules
+    kind: Literal["strings", "integers", "booleans"]
+    names: tuple[str, ...] = ()
+    index: dict[Any, int] = field(default_factory=dict)
+    binary: bool = False
+    swapped: bool = False
+    ordered: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def keys(self, column: Column) -> list[Any]:
+        """Return the class of each level: a text, or the integer for integers and booleans; None if it is missing."""
+
+        def key(value: Any, cell: Cell) -> Any:
+            if cell.kind == "missing":
+                return self.rules.word(value)
+            return cell.value if self.kind != "strings" or not isinstance(value, str) else value
+
+        found = map(key, column.levels, column.cells)
+        return [str(each) if self.kind == "strings" and each is not None else each for each in found]
+
+    def table(self, column: Column, of_target: bool) -> Array:
+        """Return the index of the class of each level, or :data:`LEFT_OUT` or :data:`IGNORED`.
+
+        Raises:
+            ValueError: for a level that is no class.
+        """
+        keys = self.keys(column)
+        found = np.array([LEFT_OUT if key is None else self.index.get(key, UNKNOWN) for key in keys], dtype=np.int64)
+        if of_target and self.rules.ignore:
+            found[list(map(self.rules.ignores, column.levels))] = IGNORED
+        for at in column.held:
+            if found[at] == UNKNOWN:
+                text = f"{column.name} holds {keys[at]!r}{column.where([at])}, which"
+                remedy = f"is none of class_names; add it there, or leave such rows out by ignore={keys[at]!r}"
+                if not of_target:
+                    meant = did_you_mean(keys[at], self.names) if self.kind == "strings" else ""
+                    remedy = f"no target has{meant}; if it is a class, name all classes by class_names=[...]"
+                raise ValueError(f"{text} {remedy}; classes are {first_names(self.names)}")
+        return found
+
+
+def without_left_out(columns: Sequence[Column], rules: Rules) -> list[Column]:
+    """Return columns, the first of which holds targets, that do not look at the samples which ``rules`` leave out."""
+    if rules.missing != "drop" and not rules.ignore:
+        return list(columns)
+    kept = np.ones(len(columns[0]), dtype=bool)
+    for column in columns:
+        out = [
+            cell.kind == "missing" and rules.word(each) is None
+            for each, cell in zip(column.levels, column.cells, strict=True)
+        ]
+        if column is columns[0]:
+            out = [left or rules.ignores(each) for left, each in zip(out, column.levels, strict=True)]
+        kept &= ~np.array(out)[column.codes] | (rules.missing != "drop" and column is not columns[0])
+    return [replace(column, kept=kept) for column in columns]
+
+
+def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
+    """Decide the classes from all values of targets and predictions.
+
+    Args:
+        target: true classes.
+        preds: predicted classes of each model; none for scores.
+        rules: arguments that decide.
+
+    Raises:
+        ValueError: for missing values, fractions, values with two readings, and fewer than two classes.
+        TypeError: for values that are no classes, and classes of different types.
+    """
+    columns = [target, *preds]
+    places = [_checked(column, rules, column is target) for column in columns]
+    if not places[0]:
+        raise ValueError(f"{target.name} holds no class; all rows are missing, or left out by ignore")
+    found = [(column, at) for column, some in zip(columns, places, strict=True) for at in some]
+    classes = Classes(rules, "strings" if _are_named(found, rules) else _kind(columns, places))
+    keys = [[classes.keys(column)[at] for at in some] for column, some in zip(columns, places, strict=True)]
+    present, predicted = list(dict.fromkeys(keys[0])), {key for some in keys[1:] for key in some}
+    if classes.kind == "integers":
+        _check_integers(found)
+        if any(isinstance(column.levels[at], str) for column, at in found):
+            held = first_names(list(map(str, sorted({*present, *predicted}))))
+            classes.notes.append(f"classes {held}: whole numbers, read from text")
+    _check_marks(target, classes, places[0], predicted)
+    if any(column.ordered for column in columns):
+        present, classes.ordered = _ordered(classes, [column for column in columns if column.ordered]), True
+    elif classes.kind != "strings" or rules.missing != "class":
+        present = sorted(present)
+    else:
+        present = sorted(present, key=lambda name: (0, float(name), "") if NUMBER.fullmatch(name) else (1, 0.0, name))
+    _finish(classes, present, target)
+    return classes
+
+
+def _checked(column: Column, rules: Rules, of_target: bool) -> list[int]:
+    """Return the places of the levels that are classes; raise for missing ones."""
+    held = [at for at in column.held if not (of_target and rules.ignores(column.levels[at]))]
+    missing = [at for at in held if column.cells[at].kind == "missing" and rules.word(column.levels[at]) is None]
+    if missing and rules.missing == "raise":
+        words = sorted({column.levels[at].strip() for at in missing if isinstance(column.levels[at], str)} - {""})
+        written = f" written as {first_names(list(map(repr, words)))}" if words else ""
+        named = f"class_names= that holds {words[0]!r}, or " if words else ""
+        raise ValueError(
+            f"{column.name} has no value{column.where(missing)}{written}; missing='drop' leaves such rows out; {named}"
+            "missing='class' makes a class of them"
+        )
+    return [at for at in held if at not in missing]
+
+
+def _are_named(found: Sequence[tuple[Column, int]], rules: Rules) -> bool:
+    """Return whether values are texts because a missing value is a class, or class_names holds all of them."""
+    kinds = {column.cells[at].kind for column, at in found}
+    texts = {column.levels[at] if isinstance(column.levels[at], str) else "" for column, at in found}
+    return "missing" in kinds or ("fraction" in kinds and texts <= set(rules.names or ()))
+
+
+def _kind(columns: Sequence[Column], places: Sequence[Sequence[int]]) -> Literal["strings", "integers", "booleans"]:
+    """Return the type of all classes; raise for fractions and mixed types."""
+    kinds = [{column.cells[at].kind for at in some} for column, some in zip(columns, places, strict=True)]
+    alike = [some for some in kinds if some]
+    if all(some in ({"boolean"}, {"whole"}) for some in alike):
+        held = {column.cells[at].value for column, some in zip(columns, places, strict=True) for at in some}
+        if {"boolean"} not in alike or held <= {0, 1}:
+            return "booleans" if kinds[0] == {"boolean"} else "integers"
+    texts = [{isinstance(column.levels[at], str) for at in some} for column, some in zip(columns, places, strict=True)]
+    for column, some, found, types in zip(columns, places, kinds, texts, strict=True):
+        if "fraction" in found and found <= {"fraction", "whole"}:
+            at = next(at for at in some if column.cells[at].kind == "fraction")
+            remedy = "pass integers or strings, or name all classes by class_names=[...]"
+            remedy = remedy if column is columns[0] else "if these are scores, pass them as scores="
+            raise ValueError(
+                f"{column.name} holds {column.levels[at]!s}{column.where([at])}, which is no class; {remedy}"
+            )
+        if len(types) > 1:
+            first = isinstance(column.levels[int(column.codes[0])], str)
+            at = next(at for at in some if isinstance(column.levels[at], str) != first)
+            text = f"{column.name} must hold strings, integers or booleans, all of one type, got {column.levels[at]!r}"
+            raise TypeError(f"{text}{column.where([at])}; convert all of them to strings")
+        if types and types != texts[0]:
+            called = ["strings" if True in each else "integers" for each in (texts[0], types)]
+            raise TypeError(f"{columns[0].name} holds {called[0]} and {column.name} {called[1]}; convert one of them")
+    if False in texts[0]:
+        raise TypeError(f"{columns[0].name} and predictions mix booleans and other numbers; convert one of them")
+    return "strings"
+
+
+def _check_integers(found: Sequence[tuple[Column, int]]) -> None:
+    """Raise for integers that differ by leading zeros only, and those that int64 cannot hold."""
+    forms: dict[int, dict[bool, str]] = {}
+    for column, at in found:
+        text, number = column.levels[at], column.cells[at].value
+        if not WHOLE.min <= number <= WHOLE.max:
+            text = f"{column.name} holds a number{column.where([at])} that is too large for a class"
+            raise ValueError(f"{text}; pass classes as strings with a letter, such as 'id 7'")
+        if isinstance(text, str):
+            some = forms.setdefault(number, {})
+            some[bool(re.match(r"[+-]?0[0-9]", text.strip()))] = text
+            if len(some) > 1:
+                both = f"the classes {some[False]!r} and {some[True]!r} differ by leading zeros only"
+                raise ValueError(f"{both}; write them alike")
+
+
+def _check_marks(target: Column, classes: Classes, places: Sequence[int], predicted: set[Any]) -> None:
+    """Raise for targets that look like marks of samples to ignore: no prediction holds them, beside proper classes."""
+    keys, names = classes.keys(target), classes.rules.names or ()
+    alone = [at for at in places if keys[at] not in predicted and str(keys[at]) not in names]
+    marks = [at for at in alone if not re.search(r"\w", str(keys[at]))]
+    if classes.kind == "integers":
+        marks = [at for at in alone if keys[at] in MARKS]
+        rest = {keys[at] for at in places if at not in marks} | predicted
+        marks = marks if rest and min(rest) >= 0 and max(rest) < max(MARKS) - 1 else []
+    for at in marks[:1]:
+        raise ValueError(
+            f"{target.name} holds {keys[at]!r}{target.where([at])}, which no prediction does; if it marks rows without "
+            f"a class, leave them out by ignore={keys[at]!r}; if it is a class, name all classes by class_names=[...]"
+        )
+
+
+def _ordered(classes: Classes, columns: Sequence[Column]) -> list[Any]:
+    """Return the classes in the order of the types of some columns; raise if these differ."""
+    order = classes.keys(max(columns, key=lambda column: len(column.levels)))
+    for column in columns:
+        ranks = [order.index(key) if key in order else -1 for key in classes.keys(column)]
+        if -1 in ranks or ranks != sorted(ranks):
+            held = f"{first_names(list(map(str, order)))} and {first_names(list(map(str, column.levels)))}"
+            raise ValueError(
+                f"columns order their categories differently, {held}; name all classes by class_names=[...]"
+            )
+    return order
+
+
+def _finish(classes: Classes, present: list[Any], target: Column) -> None:
+    """Set the order, the names and the positive class."""
+    rules = classes.rules
+    order, names = _order(classes, present)
+    if len(names) < 2:
+        raise ValueError(f"{target.name} holds one class only, {names[0]!r}; name all classes by class_names=[...]")
+    classes.ordered |= rules.names is not None or classes.kind == "integers"
+    if rules.positive is not None:
+        classes.swapped, classes.binary = _is_first(rules.positive, names), True
+    elif len(names) == 2 and classes.kind != "strings" and set(order) == {0, 1} and rules.task != "multiclass":
+        classes.swapped, classes.binary = order[0] == 1, True
+    if rules.task == "multilabel" or (rules.task == "binary" and not classes.binary):
+        remedy = "positive= names the positive class, one of two" if rules.task == "binary" else "a label is a column"
+        raise ValueError(f"task={rules.task!r} does not fit one column of the classes {first_names(names)}; {remedy}")
+    if classes.kind == "strings":
+        _check_texts(names, rules.columns == len(names) and not classes.ordered)
+    step = -1 if classes.swapped else 1
+    classes.names, classes.index = tuple(names[::step]), {each: at for at, each in enumerate(order[::step])}
+
+
+def _order(classes: Classes, present: list[Any]) -> tuple[list[Any], list[str]]:
+    """Return the classes in their order, and their names."""
+    names, columns = classes.rules.names, classes.rules.columns
+    if names is not None:
+        return _of_names(classes, names, present), names
+    if classes.kind == "booleans":
+        return [0, 1], ["False", "True"]
+    if classes.kind == "integers" and not classes.ordered:
+        if columns is not None and columns > 2 and present[0] > 0 and present[-1] < columns:
+            either = f"the {columns} columns of preds may be the classes 0 to {columns - 1} or 1 to {columns}"
+            raise ValueError(f"target holds neither 0 nor {columns}, so that {either}; name them by class_names=[...]")
+        present = list(range(columns or 2)) if set(present) <= set(range(columns or 2)) else present
+    return present, list(map(str, present))
+
+
+def _check_texts(names: Sequence[str], by_place: bool) -> None:
+    """Raise if columns have no names and no natural order; warn of texts that differ only in how they are written."""
+    natural = sorted(
+        names, key=lambda name: [(int(p), "") if p.isdecimal() else (0, p) for p in re.split(r"(\d+)", name)]
+    )
+    if by_place and natural != names:
+        raise ValueError(
+            f"the columns of scores have no names, and the classes sort as {first_names(names)}, not as "
+            f"{first_names(natural)}; name the columns (a frame or mapping), or the classes by class_names=[...]"
+        )
+    forms: dict[Any, str] = {}
+    for name in names:
+        cell = read_cell(name)
+        alike = forms.setdefault(cell.value if cell.kind == "whole" else name.strip().casefold(), name)
+        if alike != name:
+            warn_caller(
+                f"the classes {alike!r} and {name!r} differ only in how they are written, and count as different"
+            )
+
+
+def _of_names(classes: Classes, names: list[str], present: Sequence[Any]) -> list[Any]:
+    """Return the class of each name: the same value, or the integers from 0 on, which the names then describe."""
+    given = classes.rules.class_names
+    if isinstance(given, Mapping):
+        return [str(each) if classes.kind == "strings" else read_cell(each).value for each in given]
+    if classes.kind == "strings":
+        return list(names)
+    positions, cells = list(range(len(names))), list(map(read_cell, names))
+    values = [cell.value for cell in cells if cell.kind == ("boolean" if classes.kind == "booleans" else "whole")]
+    fits = len(values) == len(names) and set(present) <= set(values)
+    if fits and set(values) != set(positions) and set(present) <= set(positions):
+        both = f"class_names {first_names(names)} may be the classes themselves or names of 0 to {len(names) - 1}"
+        remedy = f"say which by a mapping of class to name, as in class_names={{0: {names[0]!r}, ...}}"
+        raise ValueError(f"{both}, and the targets fit both; {remedy}")
+    return values if fits else positions
+
+
+def _is_first(positive: Any, names: Sequence[str]) -> bool:
+    """Return whether the first of two classes is the positive one; raise if neither is."""
+    if len(names) != 2:
+        text = f"positive is for two classes, but there are {len(names)}: {first_names(names)}"
+        raise ValueError(f"{text}; leave it out, or report one class against the rest: target == positive")
+    alike = [name for name in names if name == str(positive)]
+    alike = alike or [name for name in names if read_cell(name).value == read_cell(positive).value]  # true, 1.0
+    if not alike:
+        text = f"positive is {positive!r}, which is none of the classes {first_names(names)}"
+        raise ValueError(f"{text}{did_you_mean(str(positive), names)}")
+    return names.index(alike[0]) == 0

@@ -1,0 +1,309 @@
+"""Scores of saved predictions: checks, areas under curves, and decision rules, some samples at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imbtorch.columns import Array
+from imbtorch.compat import warn_caller
+from imbtorch.counting.logits import against_the_rest, of_class_one
+from imbtorch.counting.tasks import UNEVEN
+from imbtorch.counts import rescaled_rows
+from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
+from imbtorch.deciding.adjustment_sweep import LogitAdjustmentSweep
+from imbtorch.deciding.curves import (
+    area,
+    area_interval,
+    average_precision,
+    average_precision_interval,
+    histogram_of_ranks,
+)
+from imbtorch.deciding.sweep import ThresholdSweep
+from imbtorch.intervals.intervals import Interval
+from imbtorch.metrics.rows import Row, shown
+from imbtorch.suggestions import first_names
+
+Task = Literal["binary", "multiclass", "multilabel"]
+AREAS = {"auc": (area, area_interval), "average_precision": (average_precision, average_precision_interval)}
+MOST_ROWS, MOST_SCORES = 5_000_000, 50_000_000  # up to which areas are exact
+LOW, ENOUGH = 0.3, 10  # area below which scores may be reversed, with so many positives
+DECIMALS = (1, 2, 3, 4)  # of probabilities that may have been rounded
+OUTSIDE = "sigmoids or percentages? logits=True only for logits"
+
+
+def check_scores(scores: Array, names: Sequence[str], called: str, logits: bool, whole: bool, start: int) -> Array:
+    """Check scores ``[n]`` or ``[n, K]`` without NaN; return them, rounded probabilities divided by their sums.
+
+    Args:
+        scores: scores of some samples.
+        names: names of the columns.
+        called: name of the argument in errors.
+        logits: whether scores are logits.
+        whole: whether the probabilities of a sample must sum to 1.
+        start: number of samples before these.
+
+    Raises:
+        ValueError: unless scores are probabilities or ``logits``.
+    """
+
+    def where(wrong: Array) -> str:
+        row, *column = map(int, np.argwhere(wrong)[0])
+        return f"in row {start + row}" + (f", column {names[column[0]]!r}" if column else "")
+
+    if logits:
+        return scores
+    outside = (scores < 0) | (scores > 1)
+    if outside.any():
+        value = float(scores[tuple(np.argwhere(outside)[0])])
+        raise ValueError(
+            f"{called} must be probabilities in [0, 1], got {value:g} {where(outside)} ({int(outside.sum())} values); "
+            f"percentages must be divided by 100; pass logits=True only for logits"
+        )
+    if not whole or scores.ndim == 1:
+        return scores
+    sums = scores.sum(-1, dtype=np.float64)
+    away = np.flatnonzero(np.abs(sums - 1) > 1e-6)
+    rounded = away[_are_rounded(scores[away], sums[away])] if len(away) else away
+    if len(rounded):
+        scores = scores.astype(np.float64)
+        scores[rounded] = (scores[rounded] / sums[rounded, None]).round(12)  # equal quotients tie
+        sums[rounded] = 1.0
+    uneven = np.abs(sums - 1) > UNEVEN
+    if uneven.any():
+        row = int(uneven.argmax())
+        raise ValueError(
+            f"{called} must sum to 1 over the classes, got {sums[row]:g} in row {start + row} ({int(uneven.sum())} "
+            f"rows); these are not probabilities over classes: {OUTSIDE}"
+        )
+    return scores
+
+
+def _are_rounded(scores: Array, sums: Array) -> Array:
+    """Return which rows have few decimals, whose rounding explains that they do not sum to 1."""
+    slack = 1e-6 if scores.dtype == np.float64 else 1e-3
+    known, found = np.zeros(len(scores), dtype=bool), np.zeros(len(scores), dtype=bool)
+    for digits in DECIMALS:
+        shifted = scores.astype(np.float64) * 10**digits
+        few = (np.abs(shifted - np.rint(shifted)) < slack).all(-1)
+        near = np.abs(sums - 1) <= scores.shape[-1] * 10.0**-digits / 2 + 1e-9
+        found |= few & ~known & near & (sums > 0)
+        known |= few
+    return found
+
+
+@dataclass
+class Curves:
+    """Areas under curves and decision rules, from scores that come in parts.
+
+    Areas are exact for few samples, whose scores are kept; of many they are those of a sweep's bins.
+
+    Args:
+        task: task of the report.
+        names: names of the classes or labels.
+        logits: whether scores are logits.
+        prevalence: class shares, in the order of the classes; for labels of positives.
+        rows: number of samples to come.
+        weighted: whether samples have weights.
+        clustered: whether samples have clusters.
+        rule: measure of the decision rule.
+        prior: training samples of each class.
+        cutoff: threshold of the report, for the rule's gain.
+    """
+
+    task: Task
+    names: tuple[str, ...]
+    logits: bool
+    prevalence: Sequence[float] | None
+    rows: int
+    weighted: bool
+    clustered: bool
+    rule: str | None = None
+    prior: Any = None
+    _kept: list[tuple[Tensor, Tensor, Tensor | None]] = field(default_factory=list)
+    _hard: bool = True
+
+    def __post_init__(self) -> None:
+        """Make the sweeps."""
+        width = 1 if self.task == "binary" else len(self.names)
+        self.exact = self.rows <= MOST_ROWS and self.rows * width <= MOST_SCORES
+        self._sweep: ThresholdSweep | None = None
+        self._adjustments: LogitAdjustmentSweep | None = None
+        several = self.task == "multiclass"
+        if self.rule is not None and several:
+            prior = self.prior
+            shares = [prior[name] for name in self.names] if isinstance(prior, Mapping) else prior
+            self._adjustments = LogitAdjustmentSweep(self.rule, shares, class_names=self.names, logits=self.logits)
+        if not self.exact or (self.rule is not None and not several):
+            sizes: dict[str, Any] = {"class_names": self.names}
+            sizes |= {"num_classes": len(self.names), "per_class": True} if several else {"num_labels": len(self.names)}
+            self._sweep = ThresholdSweep(
+                "balanced_accuracy" if self.rule is None or several else self.rule,
+                task=self.task,
+                prevalence=self.prevalence,
+                logits=self.logits,
+                weighted=self.weighted,
+                clusters=self.clustered and self.rule is not None and not several,
+                also=() if self.exact else ("auc", "average_precision"),
+                **({} if self.task == "binary" else sizes),
+            )
+
+    def update(self, scores: Tensor, target: Tensor, **extra: Tensor) -> None:
+        """Add samples, with ``weight``, ``frequency`` and ``cluster`` where they have them."""
+        self._hard = self._hard and not self.logits and bool(((scores == 0) | (scores == 1)).all())
+        if self.exact:
+            self._kept.append((scores, target, extra.get("weight", extra.get("frequency"))))
+        if self._sweep is not None:
+            unused = "cluster" if self.rule is None or self.task == "multiclass" else ""
+            self._sweep.update(scores, target, **{key: each for key, each in extra.items() if key != unused})
+        if self._adjustments is not None:
+            self._adjustments.update(scores, target, **extra)
+
+    def values(self, bounded: Sequence[str]) -> tuple[dict[Row, Tensor], list[str]]:
+        """Return all rows, areas with the bounds that are named, and what a reader of them must know."""
+        notes = []
+        if self._hard:
+            warn_caller("all scores are 0 or 1, so curves have a single point; pass probabilities, or classes as preds")
+        if self.exact:
+            rows = self._exact(bounded)
+        else:
+            rows = self._binned(bounded)
+            notes.append(f"auc, average_precision: by the bins of a sweep, since there are {self.rows:,} samples")
+        if self._adjustments is not None:
+            rows |= self._adjusted()
+        elif self.rule is not None:
+            rows |= self._threshold()
+        return rows, notes
+
+    def _exact(self, bounded: Sequence[str]) -> dict[Row, Tensor]:
+        """Return areas of each label or class against the rest and their mean, from all scores."""
+        preds, targets, weights = zip(*self._kept, strict=True)
+        self._kept.clear()
+        target, given = torch.cat(targets), torch.cat(preds)
+        del preds
+        weight = None if weights[0] is None else torch.cat(weights).double()
+        binary, scores = self.task == "binary", _ranked(given, self.task, self.logits)
+        shares = self.prevalence[1:] if binary and self.prevalence is not None else self.prevalence
+        one = torch.ones(len(scores), dtype=torch.float64) if weight is None else weight
+        found: dict[str, dict[Row, Tensor]] = {measure: {} for measure in AREAS}
+        bounds: dict[Row, Tensor] = {}
+        whole, positives = [], []  # whether there are samples of both classes
+        for at in range(scores.shape[1]):  # one at a time: a histogram has a cell for each sample
+            positive = target[:, at] if self.task == "multilabel" else target == at + binary
+            different, place = torch.unique(scores[:, at], return_inverse=True)
+            histogram = histogram_of_ranks(place, positive, len(different), one.unsqueeze(0))[0]
+            rates = histogram
+            if shares is not None:
+                rates = rescaled_rows(histogram, torch.tensor([1 - shares[at], shares[at]], dtype=torch.float64))
+            whole.append(bool(histogram.sum(-1).all()))
+            positives.append(int(positive.sum()))
+            for measure, (value, interval) in AREAS.items():
+                row = Row(measure, True) if binary else Row(measure, True, "class", self.names[at])
+                found[measure][row] = value(rates)
+                if row.name in bounded and whole[-1]:
+                    bounds |= ends_of(row, interval(histogram))
+        _warn_if_reversed(found["auc"], positives)
+        if not binary:
+            for measure, areas in found.items():
+                of_whole = torch.where(torch.tensor(whole), torch.stack(list(areas.values())), torch.nan)
+                areas[Row(measure, True)] = of_whole.nanmean()
+        rows = {row: value for areas in found.values() for row, value in areas.items()}
+        return dict(zip(rows, shown(list(rows.values())), strict=True)) | bounds
+
+    def _binned(self, bounded: Sequence[str]) -> dict[Row, Tensor]:
+        """Return areas from the bins of a sweep."""
+        assert self._sweep is not None
+        result, binary = self._sweep.result(), self.task == "binary"
+        rows: dict[Row, Tensor] = {}
+        for measure in AREAS:
+            kinds = [Row(measure, True)]
+            kinds = kinds if binary else [*(Row(measure, True, "class", name) for name in self.names), *kinds]
+            rows |= {row: result.values[row.name] for row in kinds}
+            for row in kinds if binary else kinds[:-1]:
+                if row.name in bounded:
+                    interval, place = result.interval(measure), 0 if binary else self.names.index(row.of)
+                    rows |= ends_of(row, interval, place)
+        areas = {row: value for row, value in rows.items() if row.measure == "auc" and not row.bound}
+        _warn_if_reversed(areas, [ENOUGH] * len(areas))
+        return rows
+
+    def _threshold(self) -> dict[Row, Tensor]:
+        """Return the rows of the threshold of two classes, or of each label."""
+        assert self._sweep is not None
+        assert self.rule is not None
+        sweep = self._sweep.result()
+        thresholds, values = sweep.curve()
+        plain = values[..., int((thresholds - 0.5).abs().argmin())].reshape(-1).tolist()
+        interval = None if self.weighted else sweep.gain(generator=torch.Generator().manual_seed(0))
+        found: dict[Row, Tensor] = {}
+        chosen, at_it = ([row for row in sweep.rows if row.measure == each] for each in ("threshold", "value"))
+        for place, (number, value) in enumerate(zip(chosen, at_it, strict=True)):
+            of = self.rule if self.task == "binary" else f"{self.rule}/{number.of}"
+            numbers = (sweep.rows[number].item(), plain[place], sweep.rows[value].item())
+            found |= _chosen("threshold", of, value.better, numbers, interval, place)
+            if self.logits:
+                found[Row("log_odds", None, "rule", of)] = sweep.log_odds.reshape(-1)[place]
+        return found
+
+    def _adjusted(self) -> dict[Row, Tensor]:
+        """Return the rows of the logit adjustment of several classes."""
+        assert self._adjustments is not None
+        assert self.rule is not None
+        result: LogitAdjustmentResult = self._adjustments.result()
+        taus, values = result.curve()
+        plain, chosen = (values[int((taus == tau).double().argmax())].item() for tau in (0.0, result.tau))
+        interval = result.gain(generator=torch.Generator().manual_seed(0))
+        better = self._adjustments["value"].row.better
+        return _chosen("tau", self.rule, better, (result.tau, plain, chosen), interval)
+
+
+def _warn_if_reversed(areas: Mapping[Row, Tensor], positives: Sequence[int]) -> None:
+    """Warn of areas that chance hardly makes so low."""
+    low = [
+        f"{row.name} {value.item():.3f}"
+        for (row, value), number in zip(areas.items(), positives, strict=True)
+        if number >= ENOUGH and value < LOW
+    ]
+    if low:
+        warn_caller(
+            f"report: {first_names(low)}, so the scores may be those of the other class; pass the scores of the "
+            "positive class, such as 1 - preds of probabilities"
+        )
+
+
+def _ranked(preds: Tensor, task: Task, logits: bool) -> Tensor:
+    """Return float64 scores ``[N, L]`` that rank the samples: of the positive class, or of each label or class."""
+    scores = preds.double()
+    if task == "binary":
+        scores = of_class_one(scores, 1) if logits or scores.ndim == 1 else scores[:, 1]
+        return scores.unsqueeze(1)
+    if task == "multiclass" and logits:
+        most = torch.finfo(scores.dtype).max / 4
+        return against_the_rest(scores.clamp(-most, most))
+    return scores
+
+
+def ends_of(row: Row, interval: Interval, place: int = 0) -> dict[Row, Tensor]:
+    """Return the bounds of a value."""
+    low, high = shown([interval.low.reshape(-1)[place], interval.high.reshape(-1)[place]])
+    own = (row.measure, row.better, row.kind, row.of)
+    return {Row(*own, "low"): low, Row(*own, "high"): high}
+
+
+def _chosen(
+    name: str, of: str, better: bool | None, numbers: Sequence[float], interval: Interval | None, place: int = 0
+) -> dict[Row, Tensor]:
+    """Return the rows of a rule: its number, the values of the measure without and with it, and its gain."""
+    keys = ((name, None), ("plain", better), ("chosen", better))
+    rows = [Row(key, direction, "rule", of) for key, direction in keys]
+    found = dict(zip(rows, torch.tensor(numbers, dtype=torch.float64).unbind(), strict=True))
+    if interval is not None:
+        gain = Row("gain", True, "rule", of)
+        found[gain] = shown([interval.estimate.reshape(-1)[place]])[0]
+        found |= ends_of(gain, interval, place)
+    return found

@@ -1,0 +1,266 @@
+"""Comparisons of two models from joint counts: of a target, what the old and what the new model predicts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from imbtorch.choosing.comparisons import Comparison
+from imbtorch.choosing.gate import PairedModels
+from imbtorch.choosing.outcomes import JointOutcomes
+from imbtorch.choosing.paired_scores import SCORE_MEASURES
+from imbtorch.columns import Array, Classes, Column, Missing, Rules, typed, without_left_out
+from imbtorch.deciding.scores import check_scores
+from imbtorch.predictions.report import opened
+from imbtorch.predictions.samples import ids_of
+from imbtorch.predictions.sources import Arrays, Engine, Source, floats, single
+from imbtorch.suggestions import first_names
+from imbtorch.waiting import LOG
+
+IDS = re.compile(r"(.*_)?id|image|path", re.IGNORECASE)  # names of columns that tell which sample a row is
+BYTES = 100  # memory of a row that is paired by id
+ROLES = ("target", "again", "old", "new", "cluster")
+
+
+def compare_predictions(
+    old: Any,
+    new: Any = None,
+    *,
+    measure: str,
+    target: str,
+    preds: str | Sequence[str] | None = None,
+    scores: str | Sequence[str] | None = None,
+    threshold: float = 0.5,
+    model: str | None = None,
+    id: str | None = None,
+    by_row: bool = False,
+    cluster: str | None = None,
+    class_names: Sequence[Any] | Mapping[Any, Any] | None = None,
+    positive: Any = None,
+    ignore: Any = None,
+    missing: Missing = "raise",
+    level: float = 0.95,
+    generator: torch.Generator | None = None,
+    encoding: str | None = None,
+    decimal: str = ".",
+    head: bool = True,
+) -> Comparison:
+    """Compare the saved predictions of two models on the same samples, as :func:`imbtorch.statistics.paired_compare`.
+
+    Classes are compared by joint counts of target, old and new prediction, which the source groups: memory does not
+    grow with rows, unless they are paired by ``id``.
+
+    Args:
+        old: predictions of the old model, or of both: files, a frame, or a lazy frame, as for :func:`imbtorch.report`.
+        new: predictions of the new model; None if ``old`` holds both.
+        measure: name in the catalogue, or ``"auc"`` or ``"average_precision"`` for scores.
+        target: column of true classes; the new source may lack it if rows are paired by ``id``.
+        preds: column of predicted classes; two columns if one source holds both models, the old one first.
+        scores: column of scores of the positive class, or two; instead of ``preds``.
+        threshold: score strictly above which 1 is predicted.
+        model: column that names the model of each row of one source; the model of the first row is the old one.
+        id: column that pairs the rows; by default they are paired by their order, and targets must agree.
+        by_row: whether to pair rows by order although columns such as ``"image_id"`` differ.
+        cluster: column of ids of clusters, such as patients.
+        class_names: classes in their order.
+        positive: positive one of two classes.
+        ignore: target, or list of targets, whose samples are left out.
+        missing: ``"raise"``, ``"drop"`` or ``"class"``, as for :func:`imbtorch.report`.
+        level: nominal coverage of the interval.
+        generator: source of randomness, on the CPU; by default torch's.
+        encoding: encoding of CSV files.
+        decimal: decimal sign of numbers in CSV files.
+        head: whether the first row of CSV files names the columns.
+
+    Returns:
+        :class:`~imbtorch.statistics.Comparison` of new minus old.
+
+    Raises:
+        ValueError: for rows that cannot be paired, targets that differ, and as :func:`imbtorch.report`.
+
+    >>> columns = {"label": [0, 0, 1, 1] * 50, "old": [0, 1, 1, 0] * 50, "new": [0, 0, 1, 0] * 50}
+    >>> print(compare_predictions(columns, measure="recall", target="label", preds=["old", "new"]).difference.estimate)
+    tensor(0., dtype=torch.float64)
+    """
+    marks = tuple(ignore) if isinstance(ignore, (list, tuple, set)) else () if ignore is None else (ignore,)
+    rules = Rules(class_names, positive, None, marks, missing)
+    columns = {"target": target, "preds": preds, "scores": scores, "model": model, "id": id, "cluster": cluster}
+    of_scores = scores is not None and measure in SCORE_MEASURES
+    pair = paired(old, new, columns, rules, None if of_scores else threshold, by_row, (encoding, decimal, head))
+    return pair.compare(measure if of_scores else pair.measure("measure", measure), level, generator)
+
+
+def paired(
+    old: Any,
+    new: Any,
+    columns: Mapping[str, Any],
+    rules: Rules,
+    threshold: float | None,
+    by_row: bool,
+    reading: tuple[str | None, str, bool],
+) -> PairedModels:
+    """Pair the rows of two models.
+
+    Args:
+        old: source of the old model, or of both.
+        new: source of the new model, or None.
+        columns: argument -> columns.
+        rules: how values become classes.
+        threshold: score above which 1 is predicted; None to keep scores.
+        by_row: whether ids may differ.
+        reading: encoding, decimal sign, and whether files have a head.
+    """
+    if (columns["preds"] is None) == (columns["scores"] is None):
+        raise TypeError("preds or scores must be given, one of them")
+    scored = columns["scores"] is not None
+    predicted = columns["scores"] if scored else columns["preds"]
+    predicted = [predicted] if isinstance(predicted, str) else list(predicted)
+    for name in (*predicted, *(columns[role] for role in ("target", "model", "id", "cluster"))):
+        if name is not None and (not isinstance(name, str) or "*" in name):
+            raise ValueError(f"compare takes names of single columns, without *, got {name!r}")
+    source, two = (
+        opened(old, [columns["target"], *predicted], *reading),
+        new is not None or columns["model"] is not None,
+    )
+    if len(predicted) > 2 or (not two and len(predicted) != 2):
+        raise ValueError(
+            "one source needs two columns of predictions, the old one first; or pass model=, or two sources"
+        )
+    if two and len(set(predicted)) > 1 and columns["model"] is None and set(predicted) <= set(source.names):
+        raise ValueError(f"the first source holds both {predicted[0]!r} and {predicted[1]!r}; leave the second one out")
+    roles = {"target": columns["target"], "old": predicted[0], "new": predicted[-1], "cluster": columns["cluster"]}
+    if not two:
+        names = {role: single(source, role, name) for role, name in roles.items() if name is not None}
+    else:
+        pair = source, source
+        if new is None:
+            pair = _split_models(source, columns["model"])
+        else:
+            pair = source, opened(new, predicted[-1:], *reading, source)
+        source, names = _joined(*pair, roles, columns["id"], by_row)
+    source.called |= {name: role for role, name in names.items()}
+    if scored:
+        return _of_scores(source, names, rules, threshold, columns["id"])
+    found = source.counted([names[role] for role in ROLES if role in names])[0]
+    return _of_classes({role: found[name] for role, name in names.items()}, rules, columns["id"])
+
+
+def _of_scores(
+    source: Source, names: Mapping[str, str], rules: Rules, threshold: float | None, id: str | None
+) -> PairedModels:
+    """Return the scores of both models, or the classes at a threshold."""
+    classes = typed(source.counted([names["target"]])[0][names["target"]], [], rules)
+    if not classes.binary:
+        held = first_names(classes.names)
+        raise ValueError(f"scores are of two classes; name the positive one of {held} by positive=")
+    parts: dict[str, list[Array]] = {}
+    keys = [role for role in ("target", "again", "cluster") if role in names]
+    start = 0
+    for found, arrays in source.batches([names[role] for role in keys], [names["old"], names["new"]]):
+        columns = {role: found[names[role]] for role in keys}
+        codes = {role: _codes(classes, columns[role], role) for role in keys if role != "cluster"}
+        if "again" in codes:
+            _check_targets(codes["target"], codes["again"], None, classes.names, id)
+        keep = codes["target"] >= 0
+        part = {"target": codes["target"]}
+        if "cluster" in columns:
+            part["cluster"] = ids_of(columns["cluster"])
+        for role in ("old", "new"):
+            part[role] = scores = floats(role, arrays[names[role]], start)
+            if np.isnan(scores[keep]).any():
+                raise ValueError(f"scores of {role} hold NaN ({int(np.isnan(scores).sum())} values); leave these out")
+            if threshold is not None:
+                part[role] = (check_scores(scores, (), role, False, False, start) > threshold).astype(np.int64)
+        start += len(keep)
+        for role, each in part.items():
+            parts.setdefault(role, []).append(each[keep])
+    joined = {role: torch.from_numpy(np.concatenate(some)) for role, some in parts.items()}
+    (new, old, target), cluster = (joined[role] for role in ("new", "old", "target")), joined.get("cluster")
+    if threshold is None:
+        return PairedModels(classes.names, True, None, (new, old, target), cluster)
+    return PairedModels(classes.names, True, JointOutcomes.of(torch.stack((new, old)), target, 2, cluster))
+
+
+def _of_classes(columns: dict[str, Column], rules: Rules, id: str | None) -> PairedModels:
+    """Return the joint counts of predicted classes."""
+    classed = [role for role in columns if role != "cluster"]
+    columns.update(zip(classed, without_left_out([columns[role] for role in classed], rules), strict=True))
+    classes = typed(columns["target"], [columns[role] for role in classed if role != "target"], rules)
+    codes = {role: _codes(classes, columns[role], role) for role in classed}
+    times = columns["target"].times
+    times = np.ones(len(columns["target"])) if times is None else times
+    if "again" in codes:
+        _check_targets(codes["target"], codes["again"], times, classes.names, id)
+    keep = np.stack(list(codes.values())).min(0) >= 0
+    target, new, old = (torch.from_numpy(codes[role][keep]) for role in ("target", "new", "old"))
+    number = torch.from_numpy(times[keep])
+    cluster = torch.from_numpy(ids_of(columns["cluster"])[keep]) if "cluster" in columns else None
+    outcomes = JointOutcomes.of(torch.stack((new, old)), target, len(classes.names), cluster, number)
+    return PairedModels(classes.names, classes.binary, outcomes)
+
+
+def _codes(classes: Classes, column: Column, role: str) -> Array:
+    """Return the index of the class of each row; negative for those that are left out."""
+    return classes.table(column, role == "target")[column.codes]
+
+
+def _check_targets(target: Array, again: Array, times: Array | None, names: Sequence[str], id: str | None) -> None:
+    """Raise unless both sources have the same targets."""
+    wrong = (target != again) & (target >= 0)
+    if wrong.any():
+        place = int(wrong.argmax())
+        number, rows = (wrong.sum(), len(wrong)) if times is None else (times[wrong].sum(), times.sum())
+        remedy = "" if id else "; if the rows are in another order, pair them by id= (--id)"
+        both = [names[each[place]] if each[place] >= 0 else "" for each in (target, again)]
+        raise ValueError(
+            f"the targets of both models differ in {number:.15g} of {rows:.15g} rows, such as {both[0]!r} and "
+            f"{both[1]!r}{remedy}"
+        )
+
+
+# --- pairs ------------------------------------------------------------------------------------------------------------
+
+
+def _split_models(source: Source, model: str) -> tuple[Source, Source]:
+    """Split a long source into those of two models."""
+    name = single(source, "model", model)
+    column = source.counted([name])[0][name]
+    levels = [column.levels[int(at)] for at in dict.fromkeys(column.codes.tolist())]
+    if len(levels) != 2:
+        raise ValueError(f"model must name two models, but column {name!r} holds {first_names(list(map(str, levels)))}")
+    found = _relation(source, None)
+    return found.where(name, levels[0]), found.where(name, levels[1])
+
+
+def _relation(source: Source, like: Source | None) -> Any:
+    """Return columns as a DuckDB relation, which pairs rows."""
+    from imbtorch.predictions.files import in_memory
+
+    if isinstance(source, Arrays):
+        return in_memory(source.columns, like)
+    if isinstance(source, Engine):
+        raise ValueError("rows of an engine have no order; join both models into one frame by id, and name two columns")
+    return source
+
+
+def _joined(
+    old: Source, new: Source, roles: Mapping[str, str | None], id: str | None, by_row: bool
+) -> tuple[Source, dict[str, str]]:
+    """Return one source with the paired rows of two, and its columns by role."""
+    one = _relation(old, None)
+    other = _relation(new, one)
+    own = [role for role in ("target", "old", "cluster") if roles[role] is not None]
+    first = {role: single(old, role, roles[role]) for role in own}
+    second = {"new": single(new, "new", roles["new"])}
+    if roles["target"] in new.names or id is None:
+        second["again"] = single(new, "target", roles["target"])
+    if id is not None:
+        keys = single(old, "id", id), single(new, "id", id)
+        LOG.warning("imbtorch: pairing rows by %r keeps all ids in memory, about %d bytes a row", id, BYTES)
+        return one.joined(other, first, second, keys), {role: role for role in (*first, *second)}
+    shared = [] if by_row else [name for name in old.names if IDS.fullmatch(name) and name in new.names]
+    return one.beside(other, first, second, shared), {role: role for role in (*first, *second)}

@@ -1,0 +1,383 @@
+"""Samples of a source as metrics take them: classes as indices, scores in the order of the classes, in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, read_cell, typed, without_left_out
+from imbtorch.counting.clusters import cluster_ids
+from imbtorch.deciding.scores import Task, check_scores
+from imbtorch.metrics.shared_result import checked_names
+from imbtorch.predictions.sources import Arrays, Batch, Source, as_array, by_class, chosen, floats, id_of, single
+from imbtorch.suggestions import first_names
+
+MOST_GROUPS = 1000  # groups of samples
+
+
+class Part(NamedTuple):
+    """Some samples, or groups of equal samples."""
+
+    preds: Tensor
+    target: Tensor
+    extra: dict[str, Tensor]
+
+
+@dataclass
+class Given:
+    """Columns of a source by their roles.
+
+    Attributes:
+        source: columns.
+        target: label -> column; a single column of classes has the label "".
+        preds: label or class -> column of predictions; a single one has the label "".
+        scored: whether predictions are scores.
+        argument: name of the argument of predictions.
+        more: role -> column: group, cluster, weight, frequency.
+    """
+
+    source: Source
+    target: dict[str, str]
+    preds: dict[str, str]
+    scored: bool
+    argument: str
+    more: dict[str, str]
+
+    @property
+    def labels(self) -> bool:
+        """True if each sample may have several labels."""
+        return list(self.target) != [""]
+
+    @property
+    def sums(self) -> str | None:
+        """Column of weights or frequencies."""
+        return self.more.get("weight", self.more.get("frequency"))
+
+
+def from_arrays(argument: str, preds: Any, target: Any, more: Mapping[str, Any]) -> Given:
+    """Return the columns that arguments hold."""
+    source = Arrays({}, {})
+
+    def add(name: str, value: Any, split: bool) -> dict[str, str]:
+        table: Any = value if isinstance(value, Mapping) else None
+        if table is None and hasattr(value, "columns") and hasattr(value, "to_numpy"):
+            table = {label: value[label] for label in value.columns}
+        if table is None:
+            array = as_array(name, value)
+            if not (split and array.ndim > 1):
+                source.columns[name], source.called[name] = value, name
+                return {"": name}
+            if array.ndim > 2 or array.shape[1] < 2:
+                remedy = f"; pass {name}[:, 0]" if array.ndim == 2 else ""
+                shape = list(array.shape)
+                raise ValueError(f"{name} must be [N], or [N, L] for labels, got the shape {shape}{remedy}")
+            table = {str(at): array[:, at] for at in range(array.shape[1])}
+        if not table or (split and name == "target" and len(table) == 1):
+            of_one = f" of one column; pass the column itself, target[{next(iter(table), '')!r}]"
+            raise ValueError(f"{name} is a table{of_one}" if table else f"{name} has no columns")
+        found = {str(label): f"{name}, {label}" for label in table}
+        source.columns.update(zip(found.values(), table.values(), strict=True))
+        source.called.update({column: f"column {label!r} of {name}" for label, column in found.items()})
+        return found
+
+    of_target = add("target", target, True)
+    of_preds = add(argument, preds, list(of_target) != [""])
+    names = {name: add(name, value, False)[""] for name, value in more.items()}
+    arrays = [as_array(argument, source.columns[each]) for each in of_preds.values()]
+    labels, alone = list(of_target) != [""], list(of_preds) == [""]
+    scored = argument == "scores" or any(each.dtype.kind == "f" for each in arrays)
+    if not labels and argument == "preds":
+        scored = scored or not alone or arrays[0].ndim == 2
+        if scored and alone and arrays[0].ndim == 1:
+            scored = not _are_classes(arrays[0], as_array("target", target))
+    return Given(source, of_target, of_preds, scored, argument, names)
+
+
+def _are_classes(preds: Array, target: Array) -> bool:
+    """Return whether floating predictions are classes: whole numbers, not only 0 and 1, that targets hold as well."""
+    held = np.unique(preds)
+    if np.isnan(held).any() or set(held.tolist()) <= {0.0, 1.0}:
+        return False
+    return target.dtype.kind in "iuf" and bool(np.isin(held, target).all() and (held == np.rint(held)).all())
+
+
+def from_source(source: Source, argument: str, preds: Any, target: Any, more: Mapping[str, Any]) -> Given:
+    """Return the columns of a source that arguments name."""
+    names = {name: single(source, name, each) for name, each in more.items()}
+    of_target = chosen(source, "target", target, list(names.values()))
+    of_preds = chosen(source, argument, preds, [*names.values(), *of_target.values()])
+    for name, columns in (("target", of_target), (argument, of_preds)):
+        source.called |= {c: name if label == "" else f"column {c!r} of {name}" for label, c in columns.items()}
+    source.called |= {column: name for name, column in names.items()}
+    given = Given(source, of_target, of_preds, argument == "scores", argument, names)
+    if given.labels:
+        given.target, given.preds = _same_labels(of_target, of_preds)
+    elif len(of_preds) > 1 and not given.scored:
+        raise ValueError(
+            "preds names several columns, as for labels, but target names one; name the columns of scores by scores="
+        )
+    return given
+
+
+def _same_labels(target: dict[str, str], preds: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Name the labels of two lists of columns alike, which may begin differently."""
+    for one in range(min(map(len, target)) + 1):
+        for two in range(min(map(len, preds)) + 1):
+            begins = {name[:one] for name in target}, {name[:two] for name in preds}
+            if max(map(len, begins)) == 1 and {name[one:] for name in target} == {name[two:] for name in preds}:
+                first = {name[one:].lstrip("_-. ") or name: column for name, column in target.items()}
+                return first, {name[two:].lstrip("_-. ") or name: column for name, column in preds.items()}
+    return target, preds
+
+
+@dataclass
+class Samples:
+    """Samples of a source, typed.
+
+    Attributes:
+        given: their columns.
+        rules: how values become classes.
+        logits: whether scores are logits.
+        task: task of the metrics.
+        names: names of the classes or labels, in the order of their indices.
+        rows: number of samples.
+        groups: names of groups of samples.
+        classes: classes of single-label samples.
+        notes: what a reader of the results must know.
+    """
+
+    given: Given
+    rules: Rules
+    logits: bool
+    task: Task = "multilabel"
+    names: tuple[str, ...] = ()
+    rows: int = 0
+    groups: tuple[str, ...] = ()
+    classes: Classes | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Set the classes, from all values; labels are typed part by part."""
+        given, source = self.given, self.given.source
+        self._left_out = np.zeros(2)  # rows without a value, and with a target to ignore
+        keys = list(given.target.values())[:1] + [each for role, each in given.more.items() if role == "group"]
+        if given.labels or given.scored:
+            self._counted = source.counted(keys)
+        else:
+            keys += [*given.preds.values(), *(each for role, each in given.more.items() if role == "cluster")]
+            self._counted = source.counted(keys, given.sums)
+        columns = self._counted[0]
+        if not given.labels:
+            some = [name for name in columns if name != given.more.get("cluster")]
+            columns.update(zip(some, without_left_out([columns[name] for name in some], self.rules), strict=True))
+        target = columns[keys[0]]
+        self.rows = int(len(target) if target.times is None else target.times.sum())
+        self.notes += source.notes
+        if "group" in given.more:
+            self.groups = _names_of_groups(columns[given.more["group"]], self.rules)
+        if given.labels:
+            self._name_labels()
+            return
+        if given.scored and "" in given.preds:
+            self.rules = replace(self.rules, columns=source.width(given.preds[""]))
+        preds = [] if given.scored else [columns[given.preds[""]]]
+        self.classes = typed(target, preds, self.rules)
+        self.task, self.names = "binary" if self.classes.binary else "multiclass", self.classes.names
+        self.notes += self.classes.notes
+        self._preds = self._columns_of_scores() if given.scored else [given.preds[""]]
+
+    def _columns_of_scores(self) -> list[str]:
+        """Return the columns of scores in the order of the classes; one for the positive class, or for all of them."""
+        given, names, width = self.given, self.names, self.rules.columns
+        assert self.classes is not None
+        if "" not in given.preds:
+            if self.classes.binary and list(given.preds) == [names[-1]]:
+                return list(given.preds.values())
+            return by_class(given.preds, names, given.argument)
+        if width is None and not self.classes.binary:
+            raise ValueError(
+                f"{given.argument} are one score for each sample, but the classes are {first_names(names)}: floating "
+                "preds are scores (convert classes to integers); of two classes name the positive one by positive=, of "
+                "several pass scores of all classes, [N, K]"
+            )
+        if width is not None and width != len(names):
+            remedy = f"; for one score pass {given.argument}[:, 0]" if width == 1 else ""
+            raise ValueError(
+                f"{given.argument} have the shape [{self.rows}, {width}], but there are {len(names)} classes "
+                f"({first_names(names)}), each of which needs a column{remedy}; class_names=[...] names all classes"
+            )
+        return [given.preds[""]]
+
+    def _name_labels(self) -> None:
+        """Match the columns of labels."""
+        given, rules = self.given, self.rules
+        if rules.positive is not None or rules.task not in (None, "multilabel"):
+            raise ValueError("target has several columns, each of which is a label; leave positive and task out")
+        names = list(given.target)
+        if rules.class_names is not None:
+            named = checked_names([str(each) for each in rules.class_names])
+            if len(named) != len(names):
+                raise ValueError(f"class_names holds {len(named)} names for {len(names)} labels; name each")
+            if set(named) != set(names):
+                given.preds = {named[names.index(label)]: each for label, each in given.preds.items() if label in names}
+                given.target = dict(zip(named, given.target.values(), strict=True))
+            names = list(named)
+        self._preds = by_class(given.preds, names, given.argument)
+        self.names = tuple(names)
+
+    # --- parts ----------------------------------------------------------------------------------------------------
+
+    def parts(self) -> Iterator[Part]:
+        """Yield all samples, some at a time.
+
+        Raises:
+            ValueError: for values that are no classes, scores or weights.
+        """
+        given, start, one_hot = self.given, 0, self.given.labels and self.rules.task is None
+        for columns, arrays in self._batches():
+            target = self._codes(columns, [given.target[name] for name in self.names] if given.labels else [], True)
+            times = columns[next(iter(given.target.values()))].times
+            preds = self._scores(arrays, start) if given.scored else self._codes(columns, self._preds, False)
+            extra = self._extra(columns, arrays, times)
+            there = ~np.isnan(preds) if given.scored else preds >= 0
+            keep = (extra["group"] >= 0) if "group" in extra else np.ones(len(target), dtype=bool)
+            for each in (target >= 0, there):
+                keep = keep & (each if each.ndim == 1 else each.all(-1))
+            ignored = (target == IGNORED).reshape(len(target), -1).any(1)
+            ones = np.ones(len(keep)) if times is None else times
+            self._left_out += ones[~keep & ~ignored].sum(), ones[ignored].sum()
+            start += len(keep)
+            if not keep.all():
+                preds, target = preds[keep], target[keep]
+                extra = {name: each[keep] for name, each in extra.items()}
+            if given.scored:
+                called, whole = given.argument, not given.labels
+                preds = check_scores(preds, self.names, called, self.logits, whole, start - len(keep))
+            one_hot = one_hot and bool((target.sum(-1) == 1).all())
+            if one_hot and start == self.rows > 1:
+                raise ValueError(
+                    "every row of target holds one 1, as one-hot codes of single classes do: pass their indices, "
+                    "target.argmax(1), as target; or task='multilabel' if they are labels of which each row has one"
+                )
+            tensors = {name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in extra.items()}
+            first, second = (torch.from_numpy(np.ascontiguousarray(each)) for each in (preds, target))
+            yield Part(first, second, tensors)
+        for number, why in zip(self._left_out, ("a value is missing", "ignore names their target"), strict=True):
+            self.notes += [f"rows left out because {why}: {number:,.10g}"] if number else []
+
+    def _batches(self) -> Iterator[Batch]:
+        """Return what the source counted, or its rows in batches."""
+        given = self.given
+        if not (given.labels or given.scored):
+            return iter([self._counted])
+        keys = [*given.target.values(), *(given.more[role] for role in ("group", "cluster") if role in given.more)]
+        numbers = [] if given.sums is None else [given.sums]
+        if given.scored:
+            return given.source.batches(keys, [*self._preds, *numbers])
+        return given.source.batches([*keys, *self._preds], numbers)
+
+    def _codes(self, columns: Mapping[str, Column], names: Sequence[str], of_target: bool) -> Array:
+        """Return indices ``[n]`` of classes, or 0 and 1 of labels ``[n, L]``; negative for what is left out."""
+        if self.given.labels:
+            return np.stack([self._label(columns[name], of_target) for name in names], -1)
+        assert self.classes is not None
+        column = columns[self.given.target[""] if of_target else self._preds[0]]
+        return self.classes.table(column, of_target)[column.codes]
+
+    def _label(self, column: Column, of_target: bool) -> Array:
+        """Return 0 and 1 of one label."""
+        found = np.full(len(column.levels), LEFT_OUT)
+        for at, each in enumerate(column.levels):
+            cell = read_cell(each)
+            if cell.kind in ("whole", "boolean") and cell.value in (0, 1):
+                found[at] = int(cell.value)
+            elif cell.kind != "missing":
+                remedy = "for one class of each sample pass one column"
+                remedy = remedy if of_target else "if these are scores, pass them as scores="
+                raise ValueError(f"{column.name} holds {each!s}{column.where([at])}, but labels are 0 and 1; {remedy}")
+        missing = [at for at in column.held if found[at] == LEFT_OUT]
+        if missing and self.rules.missing != "drop":
+            raise ValueError(f"{column.name} has no value{column.where(missing)}; missing='drop' leaves such rows out")
+        return found[column.codes]
+
+    def _scores(self, arrays: Mapping[str, Array], start: int) -> Array:
+        """Return scores ``[n]`` or ``[n, K]``; NaN where they are missing and may be."""
+        given = self.given
+        parts = [floats(given.source.call(name), arrays[name], start) for name in self._preds]
+        scores = parts[0] if len(parts) == 1 else np.stack(parts, -1)
+        if "" in given.preds and scores.ndim == 2 and self.classes is not None and self.classes.swapped:
+            scores = scores[:, ::-1]
+        missing = np.argwhere(np.isnan(scores))
+        if len(missing) and self.rules.missing != "drop":
+            row, *column = map(int, missing[0])
+            where = f"row {start + row}" + (f", column {self.names[column[0]]!r}" if column else "")
+            remedy = "leave these rows out, as missing='drop' does"
+            raise ValueError(f"{given.argument} hold NaN in {where} ({len(missing)} values); {remedy}")
+        return scores
+
+    def _extra(self, columns: Mapping[str, Column], arrays: Mapping[str, Array], times: Array | None) -> dict[str, Any]:
+        """Return groups, clusters, and weights or frequencies."""
+        more, found = self.given.more, {}
+        if times is not None and self.given.sums is None:
+            found["frequency"] = times.astype(np.int64)
+        if "group" in more:
+            column, place = columns[more["group"]], {name: at for at, name in enumerate(self.groups)}
+            names = [_name_of_group(each, self.rules) for each in column.levels]
+            found["group"] = np.array([LEFT_OUT if name is None else place[name] for name in names])[column.codes]
+        if "cluster" in more:
+            found["cluster"] = ids_of(columns[more["cluster"]])
+        for name in ("weight", "frequency"):
+            if name in more:
+                found[name] = _weights(name, arrays[more[name]])
+        return found
+
+
+def _weights(name: str, given: Array) -> Array:
+    """Return weights, float64 ``[N]``, or frequencies, int64."""
+    found = floats(name, given, 0).astype(np.float64)
+    wrong = ~((found >= 0) & np.isfinite(found) & ((name == "weight") | (found == np.rint(found))))
+    if wrong.any():
+        row, kind = int(wrong.argmax()), "finite" if name == "weight" else "whole"
+        if np.isnan(found[row]):
+            raise ValueError(f"{name} has no value in row {row} ({int(np.isnan(found).sum())} of {len(found)} rows)")
+        raise ValueError(f"{name} must be {kind} and not negative, got {found[row]:g} in row {row}")
+    return found if name == "weight" else found.astype(np.int64)
+
+
+def ids_of(column: Column) -> Array:
+    """Return the ids of clusters, int64 ``[N]``: whole numbers as they are, however typed, and hashes of texts."""
+    ids = [id_of(each) for each in column.levels]
+    missing = [at for at, each in enumerate(ids) if each is None]
+    if missing and set(missing) & set(column.held):
+        raise ValueError(f"{column.name} has no value{column.where(missing)}; give each sample an id, or leave it out")
+    texts = [at for at, each in enumerate(ids) if isinstance(each, str)]
+    found = np.array([each if isinstance(each, int) else 0 for each in ids], dtype=np.int64)
+    found[texts] = cluster_ids([str(ids[at]) for at in texts]).numpy()
+    return found[column.codes]
+
+
+def _name_of_group(value: Any, rules: Rules) -> str | None:
+    """Return the name of a group of samples, None if it is missing."""
+    found = id_of(value)
+    return "missing" if found is None and rules.missing == "class" else None if found is None else str(found)
+
+
+def _names_of_groups(column: Column, rules: Rules) -> tuple[str, ...]:
+    """Return the names of groups of samples, sorted, integers by value."""
+    names = [_name_of_group(each, rules) for each in column.levels]
+    missing = [at for at, name in enumerate(names) if name is None and at in column.held]
+    if missing and rules.missing == "raise":
+        raise ValueError(
+            f"{column.name} has no value{column.where(missing)}; missing='drop' leaves such rows out, missing='class' "
+            "makes a group of them"
+        )
+    found = list(dict.fromkeys(name for name in names if name is not None))
+    if len(found) > MOST_GROUPS:
+        raise ValueError(f"{column.name} has {len(found):,} different values; group= is for sites and the like")
+    whole = all(read_cell(name).kind == "whole" for name in found)
+    return tuple(sorted(found, key=(lambda name: (float(name), name)) if whole else None))

@@ -1,0 +1,362 @@
+"""Sources of predictions: arrays, frames, lazy frames of engines, and DuckDB relations, all read the same way."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from torch import Tensor, bfloat16
+
+from imbtorch.columns import WHOLE, Array, Column, read_cell
+from imbtorch.suggestions import did_you_mean, first_names
+
+Batch: TypeAlias = tuple[dict[str, Column], dict[str, Array]]
+ROWS, SUM, LEAST, FILLED = "imbtorch_rows", "imbtorch_sum", "imbtorch_least", "imbtorch_filled"  # names of aggregates
+NARROW = 1_000_000  # span of integers up to which a table finds them
+MOST_GROUPS = 10_000_000  # rows of a group_by from which a column is no column of classes
+BATCH = 500_000  # rows of a batch
+
+
+@dataclass
+class Source:
+    """Columns of predictions.
+
+    Attributes:
+        called: column -> its role, for errors.
+        notes: what a reader of the results must know about the source.
+        names: names of all columns.
+    """
+
+    called: dict[str, str] = field(default_factory=dict, kw_only=True)
+    notes: list[str] = field(default_factory=list, kw_only=True)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of all columns."""
+        raise NotImplementedError
+
+    def call(self, name: str) -> str:
+        """Return the name of a column for errors."""
+        return self.called.get(name, f"column {name!r}")
+
+    def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
+        """Return columns of samples or of groups of equal samples, and the values or sums of one more column."""
+        raise NotImplementedError
+
+    def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
+        """Yield columns of classes and arrays of numbers, some rows at a time."""
+        raise NotImplementedError
+
+    def width(self, name: str) -> int | None:
+        """Return the number of values in each row of a column of lists; None for single values."""
+        return None
+
+
+@dataclass
+class Arrays(Source):
+    """Columns in memory."""
+
+    columns: dict[str, Any]
+    _read: dict[str, Column] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all columns."""
+        return list(self.columns)
+
+    def _column(self, name: str) -> Column:
+        if name not in self._read:
+            self._read[name] = column_of(self.call(name), self.columns[name])
+        return self._read[name]
+
+    def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
+        """Return the columns, and the values of one more."""
+        return next(self.batches(keys, [] if sums is None else [sums]))
+
+    def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
+        """Yield all rows at once."""
+        columns = {name: self._column(name) for name in keys}
+        arrays = {name: as_array(self.call(name), self.columns[name]) for name in values}
+        rows = [(self.call(name), len(each)) for name, each in {**columns, **arrays}.items()]
+        for called, number in rows:
+            if number != rows[0][1]:
+                first = f"{rows[0][0]} {rows[0][1]}"
+                raise ValueError(f"{called} has {number} rows and {first}; both must be of the same samples")
+        yield columns, arrays
+
+    def width(self, name: str) -> int | None:
+        """Return the number of values in each row of a column of lists."""
+        found = as_array(name, self.columns[name])
+        return found.shape[1] if found.ndim == 2 else None
+
+
+@dataclass
+class Engine(Source):
+    """Lazy frame of an engine that narwhals knows: it groups there, and only counts come back."""
+
+    frame: Any
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of all columns."""
+        return list(self.frame.collect_schema().names())
+
+    def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
+        """Group on the engine."""
+        nw = importlib.import_module("narwhals")
+        wanted = [nw.len().alias(ROWS)]
+        if sums is not None:
+            column = nw.col(sums)
+            wanted += [column.sum().alias(SUM), column.min().alias(LEAST), column.count().alias(FILLED)]
+        grouped = self.frame.group_by(*dict.fromkeys(keys)).agg(*wanted).head(MOST_GROUPS + 1)
+        return columns_of_groups(self, keys, grouped.collect(), sums)
+
+    def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
+        """Yield batches of Polars; other engines hand out none."""
+        names = list(dict.fromkeys([*keys, *values]))
+        native = self.frame.select(names).to_native()
+        if not hasattr(native, "collect_batches"):
+            raise ValueError(
+                f"{type(native).__module__.partition('.')[0]} hands out no batches of rows, which scores need; write "
+                "Parquet files and report these, or count on its workers as the recipe 'Scores on Spark' shows"
+            )
+        for part in native.collect_batches(chunk_size=BATCH):
+            yield next(Arrays({name: part[name] for name in names}, called=self.called).batches(keys, values))
+
+
+def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str | None) -> Batch:
+    """Return the columns of a grouped table; raise for too many groups, and sums that are no weights."""
+
+    def listed(name: str) -> list[Any]:
+        return list(table[name].to_list() if hasattr(table[name], "to_list") else table[name].to_pylist())
+
+    columns = {name: column_of(source.call(name), listed(name)) for name in dict.fromkeys(keys)}
+    times = np.array(listed(ROWS), dtype=np.float64)
+    if not len(times):
+        raise ValueError("there are no rows, so there is nothing to report")
+    if len(times) > MOST_GROUPS:
+        most = max(columns, key=lambda name: len(columns[name].levels))
+        raise ValueError(
+            f"{source.call(most)} ({most}) has more than {MOST_GROUPS:,} different values beside the other "
+            "columns; it looks like an id, not like classes; name another column"
+        )
+    if times.sum() >= 2**53:
+        raise ValueError(
+            "there are 2**53 rows or more, which floating numbers cannot count; report parts and merge them"
+        )
+    find = getattr(source, "find", None)
+    for name, found in columns.items():
+        where = None if find is None else partial(find, name)
+        columns[name] = replace(found, times=times, find=where)
+    if sums is None:
+        return columns, {}
+    least, filled, totals = (np.array(listed(name), dtype=np.float64) for name in (LEAST, FILLED, SUM))
+    if not (filled == times).all() or not (least >= 0).all() or not np.isfinite(totals).all():
+        raise ValueError(f"{source.call(sums)} must be finite and not negative, without missing values")
+    if totals.sum() >= 2**53 and source.called.get(sums) == "frequency":
+        raise ValueError(
+            "frequency sums to 2**53 or more, which floating numbers cannot count; report parts and merge them"
+        )
+    return columns, {sums: totals}
+
+
+# --- arrays -----------------------------------------------------------------------------------------------------------
+
+
+def id_of(value: Any) -> int | str | None:
+    """Return an id or a name: a whole number, a text (the same number only if written plainly), None if missing."""
+    cell = read_cell(value)
+    plain = not isinstance(value, str) or value == str(cell.value)
+    if cell.kind == "whole" and plain and WHOLE.min <= cell.value <= WHOLE.max:
+        return int(cell.value)
+    return None if cell.kind == "missing" else str(value)
+
+
+def as_array(name: str, given: Any) -> Array:
+    """Convert values to an array."""
+    if isinstance(given, Tensor):
+        dense = given.detach().cpu()
+        return (dense.float() if dense.dtype == bfloat16 else dense).numpy()
+    if given is None or isinstance(given, str):
+        raise TypeError(f"{name} must hold a value for each sample, got {given!r}; pass the column itself")
+    listed = isinstance(given, (list, tuple))
+    if listed and len(given) and isinstance(given[0], str):
+        return np.array(given, dtype=object)  # NumPy would turn numbers among strings into strings
+    try:
+        arrow: Any = {"zero_copy_only": False} if type(given).__module__.startswith("pyarrow") else {}
+        found: Array = given.to_numpy(**arrow) if hasattr(given, "to_numpy") else np.asarray(given)
+    except ValueError as error:
+        raise ValueError(f"{name} must be one column, or rows of equal length: {error}") from error
+    if found.ndim == 0:
+        raise TypeError(f"{name} must hold a value for each sample, got {given!r}")
+    masked: Any = np.argwhere(np.ma.getmaskarray(given)) if isinstance(given, np.ma.MaskedArray) else ()
+    if len(masked):
+        raise ValueError(f"{name} has no value in row {int(masked[0][0])} ({len(masked)} values are masked)")
+    if found.dtype.kind == "U" and listed:
+        return np.array(given, dtype=object)
+    return _of_objects(name, found) if found.dtype == object and found.ndim == 1 and len(found) else found
+
+
+def _of_objects(name: str, given: Array) -> Array:
+    """Convert lists to rows, and objects that are floats to floats."""
+    if isinstance(given[0], (list, tuple, np.ndarray)):
+        return as_array(name, list(map(list, given)))
+    return given.astype(float) if type(given[0]) is float and set(map(type, given)) == {float} else given
+
+
+def floats(called: str, given: Array, start: int) -> Array:
+    """Convert numbers, also those written as text, to floats that torch can count, float32 at least."""
+    if given.dtype.kind in "fbiu":
+        return given.copy() if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
+    try:
+        found: Array = given.astype(np.float64)
+        if given.dtype.kind != "O" or not any("_" in each for each in given.flat if isinstance(each, str)):
+            return found
+    except (TypeError, ValueError):
+        pass
+    found = np.empty(given.shape)
+    for place, each in np.ndenumerate(given):
+        try:
+            missing = read_cell(each).kind == "missing"
+            found[place] = np.nan if missing else float("_" if isinstance(each, str) and "_" in each else each)
+        except (TypeError, ValueError):  # noqa: PERF203
+            text = each if isinstance(each, str) else ""
+            remedy = "; percentages: divide by 100" if text.endswith("%") else ""
+            remedy = "; decimal=',' reads decimal commas" if re.fullmatch(r"[+-]?\d*,\d+", text) else remedy
+            raise TypeError(
+                f"{called} must hold numbers, got {each!r} in row {start + place[0]}, which is no number{remedy}"
+            ) from None
+    return found
+
+
+def column_of(name: str, given: Any) -> Column:
+    """Find the different values of a column.
+
+    Raises:
+        ValueError: for no values, and several columns.
+        TypeError: for values that cannot be compared.
+    """
+    order, values = _order(given), as_array(name, given)
+    if values.ndim != 1:
+        raise ValueError(f"{name} must be one column, [N], got the shape {list(values.shape)}")
+    if not len(values):
+        raise ValueError(f"{name} is empty, so there is nothing to report")
+    if values.dtype.kind in "iub" and order is None:
+        least, most = int(values.min()), int(values.max())
+        if most - least < NARROW:
+            shifted = values.astype(np.int64) - least
+            known = np.bincount(shifted).nonzero()[0]
+            place = np.zeros(most - least + 1, dtype=np.int64)
+            place[known] = np.arange(len(known))
+            levels = (known + least).tolist()
+            return Column(name, [bool(each) for each in levels] if values.dtype.kind == "b" else levels, place[shifted])
+    if values.dtype.kind in "iubf" and order is None:
+        unique, codes = np.unique(values, return_inverse=True)
+        return Column(name, unique.tolist(), codes)
+    listed = values.tolist()
+    try:
+        found = list(dict.fromkeys([*(order or ()), *listed]))
+        index = {each: at for at, each in enumerate(found)}
+        codes = np.fromiter(map(index.__getitem__, listed), np.int64, len(listed))
+    except TypeError as error:
+        raise TypeError(f"{name} must hold strings, integers or booleans: {error}") from error
+    return Column(name, found, codes, ordered=order is not None)
+
+
+def _order(given: Any) -> list[Any] | None:
+    """Return the categories of a column whose type orders them: ordered Categorical, Enum, ordered dictionary."""
+    kind: Any = getattr(given, "dtype", None)
+    if getattr(kind, "ordered", False) or type(kind).__name__ == "Enum":
+        return list(kind.categories)
+    if getattr(getattr(given, "type", None), "ordered", False):
+        parts = given.unify_dictionaries().chunks if hasattr(given, "chunks") else [given]
+        return list(parts[0].dictionary.to_pylist()) if parts else None
+    return None
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def chosen(source: Source, argument: str, given: Any, but: Sequence[str] = ()) -> dict[str, str]:
+    """Return label -> column for the columns that an argument names; a single column has the label "".
+
+    Args:
+        source: columns.
+        argument: name of the argument, for errors.
+        given: name, pattern with * and ?, sequence of names, or mapping of label to name.
+        but: columns that no pattern means, since other arguments name them.
+
+    Raises:
+        ValueError: for names that the source does not have.
+        TypeError: for anything else.
+    """
+    if isinstance(given, (list, tuple)) and len(given) == 1:
+        given = given[0]
+    if isinstance(given, Mapping):
+        return {str(label): _known(source, argument, name) for label, name in given.items()}
+    if isinstance(given, (list, tuple)):
+        return {str(name): _known(source, argument, name) for name in given}
+    if not isinstance(given, str):
+        kind = type(given).__name__
+        raise TypeError(f"{argument} must name columns of the source, got {kind}; leave the source out for arrays")
+    if "," in given and given not in source.names and not re.search(r"[*?]", given):  # as on the command line
+        pairs = [each.rpartition("=") for each in given.split(",")]
+        return {(label or name).strip(): _known(source, argument, name.strip()) for label, _, name in pairs}
+    parts = re.split(r"([*?])", given)
+    if given in source.names or len(parts) == 1:
+        return {"": _known(source, argument, given)}
+    pattern = re.compile("".join({"*": ".+", "?": "."}.get(part, re.escape(part)) for part in parts))
+    found = [name for name in source.names if pattern.fullmatch(name) and name not in but]
+    if not found:
+        raise ValueError(f"there is no column like {given!r}; columns are {first_names(source.names)}")
+    return {name[len(parts[0]) : len(name) - len(parts[-1])]: _known(source, argument, name) for name in found}
+
+
+def single(source: Source, argument: str, given: Any) -> str:
+    """Return the only column that an argument names."""
+    found = chosen(source, argument, given)
+    if list(found) != [""]:
+        raise ValueError(f"{argument} must name one column, got {given!r}")
+    return found[""]
+
+
+def _known(source: Source, argument: str, name: Any) -> str:
+    """Return the name of one column; raise if there is none, or several."""
+    times = source.names.count(name)
+    if times > 1:
+        raise ValueError(f"there are several columns {name!r}; rename them, or pass head=False if there is no head")
+    if not times:
+        raise ValueError(
+            f"{argument}: there is no column {name!r}{did_you_mean(str(name), source.names)}; columns are "
+            f"{first_names(source.names)}; head=False reads a file without a head"
+        )
+    return str(name)
+
+
+def by_class(columns: Mapping[str, str], classes: Sequence[str], argument: str) -> list[str]:
+    """Return the column of each class, in their order: of the same name, but for a common beginning.
+
+    Raises:
+        ValueError: for columns of no class, and classes without a column.
+    """
+    labels = list(columns)
+    for start in range(min(map(len, labels)) + 1):
+        if len({label[:start] for label in labels}) > 1:
+            break
+        found = {label[start:]: columns[label] for label in labels}
+        if set(found) == set(classes):
+            return [found[name] for name in classes]
+    unknown = [label for label in labels if label not in classes]
+    lacking = [name for name in classes if name not in labels]
+    if unknown:
+        raise ValueError(
+            f"column {columns[unknown[0]].removeprefix(f'{argument}, ')!r} of {argument} matches no class; classes are "
+            f"{first_names(classes)}{did_you_mean(unknown[0], classes)}; leave the column out, by a list of columns or "
+            "a narrower pattern such as 'p?', or name all classes by class_names=[...]"
+        )
+    raise ValueError(f"{argument} has no column for {first_names([repr(name) for name in lacking])}; add it")
