@@ -115,7 +115,7 @@ class Table(NamedTuple):
 
     def jobs(self, sets: int, seed: int) -> list[tuple[Any, ...]]:
         """Arguments of the function for each cell."""
-        return [(-(-sets // self.fewer(cell)), *cell, *([seed] * self.takes_seed)) for cell in self.cells]
+        return [(max(1, sets // self.fewer(cell)), *cell, *([seed] * self.takes_seed)) for cell in self.cells]
 
 
 TABLES: dict[str, Table] = {}

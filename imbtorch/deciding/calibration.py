@@ -23,9 +23,9 @@ TINY = 1e-12  # weight of a score of 0 or 1, which parts them where all scores a
 class Calibration:
     """Scores of one class and the share of positives among the samples that have them, in bins of rising scores.
 
-    ``SweepResult.calibration`` returns it; print it for a table. The bins have equal sums of
-    sqrt(s (1 - s)) over their scores s, the precision to which so many samples show a share of s. Bins of equal numbers
-    would put nearly all positives of a rare class into one bin.
+    :meth:`~imbtorch.deciding.sweep_result.SweepResult.calibration` returns it; print it for a table. The bins have
+    equal sums of sqrt(s (1 - s)) over their scores s, the precision to which so many samples show a share of s. Bins of
+    equal numbers would put nearly all positives of a rare class into one bin.
 
     Attributes:
         above: ``[D]`` lower edge of each bin that holds samples; scores equal to it are in the bin below.
