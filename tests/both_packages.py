@@ -39,7 +39,13 @@ def watch(kind, key, mode, folder, package=lightning):
     return {}, [Watcher(key, mode)]
 
 
-EVERY_PACKAGE = pytest.mark.parametrize("package", CALLBACKS, ids=["lightning", "pytorch_lightning"])
+EVERY_PACKAGE = pytest.mark.parametrize(
+    "package",
+    [
+        pytest.param(lightning, id="lightning"),
+        pytest.param(pytorch_lightning, id="pytorch_lightning", marks=pytest.mark.slow),
+    ],
+)
 FACTORIES = {
     lightning: ("lightning.pytorch", partial(monitor_guard.guards, "lightning.pytorch")),
     pytorch_lightning: ("pytorch_lightning", partial(monitor_guard.guards, "pytorch_lightning")),

@@ -9,7 +9,6 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracles import FACTS, OF_EACH, OF_POSITIVE, OF_TWO
 from sklearn import metrics as sklearn_metrics
@@ -245,12 +244,6 @@ def matrices(draw, sizes=class_counts, cells=cells):
     size = draw(sizes)
     row = st.lists(cells, min_size=size, max_size=size)
     return draw(st.lists(row, min_size=size, max_size=size))
-
-
-def for_any(*strategies, examples: int = 100):
-    slow = [HealthCheck.too_slow]  # a busy machine is no failure
-    run = settings(deadline=None, derandomize=True, max_examples=examples, suppress_health_check=slow)
-    return lambda test: run(given(*strategies)(test))
 
 
 def margins_of(counts: Tensor) -> Margins:

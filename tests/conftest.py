@@ -1,4 +1,4 @@
-"""Settings of all tests: one thread a process, so that parallel test processes do not fight over the cores."""
+"""Settings of all tests: one thread a process, random examples, and which cases run by default."""
 
 import os
 import sys
@@ -6,8 +6,28 @@ import sys
 import pytest
 import rooms
 import torch
+from hypothesis import HealthCheck, settings
 
-torch.set_num_threads(1)
+torch.set_num_threads(1)  # so that parallel test processes do not fight over the cores
+
+for name, examples in (("default", 25), ("thorough", 100)):  # a busy machine is no failure
+    busy = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+    settings.register_profile(f"imbtorch_{name}", derandomize=True, max_examples=examples, **busy)
+settings.load_profile(f"imbtorch_{os.environ.get('IMBTORCH_EXAMPLES', 'default')}")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(config, items):
+    """Mark as slow the cases that their test's ``default_cases`` does not name."""
+    unknown = {}
+    for item in items:
+        if mark := item.get_closest_marker("default_cases"):
+            unknown.setdefault((item.path, item.originalname), set(mark.args)).discard(item.callspec.id)
+            if item.callspec.id not in mark.args:
+                item.add_marker("slow")
+    wrong = {name: sorted(cases) for (_, name), cases in unknown.items() if cases}
+    if wrong and not any("::" in given for given in config.args):
+        raise pytest.UsageError(f"default_cases name cases that do not exist: {wrong}")
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from cases import MEANS, close, for_any, forms, margins_of, matrices, pool
-from hypothesis import assume
+from cases import MEANS, close, forms, margins_of, matrices, pool
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from processes import launch
 from rooms import normalized
@@ -40,7 +40,7 @@ TWO, THREE, LONE = torch.tensor([[8, 2], [1, 3]]), torch.ones(3, 3), torch.tenso
 # --- margins, one against the rest -----------------------------------------------------------------------------------
 
 
-@for_any(matrices())
+@given(matrices())
 def test_margins(matrix):
     parts = margins(torch.tensor(matrix))
     diagonal = [matrix[k][k] for k in range(len(matrix))]
@@ -55,7 +55,7 @@ def test_margins_of_narrow_counts_are_exact(dtype):
     assert margins(torch.full((30, 30), 251).to(dtype)).actual.tolist() == [30 * 251.0] * 30
 
 
-@for_any(matrices())
+@given(matrices())
 def test_one_vs_rest(matrix):
     counts, expected = torch.tensor(matrix), oracles.one_vs_rest(matrix)
     assert one_vs_rest(counts).tolist() == expected
@@ -83,7 +83,7 @@ def test_one_vs_rest_of_narrow_counts_keeps_their_digits(counts):
     torch.testing.assert_close(one_vs_rest(counts), expected, rtol=1e-6, atol=0)
 
 
-@for_any(matrices(cells=st.integers(0, 50)), st.data())
+@given(matrices(cells=st.integers(0, 50)), st.data())
 def test_at_prevalence(matrix, data):
     counts, sums = torch.tensor(matrix), oracles.rows(matrix)
     prevalence = [data.draw(st.integers(0, 9)) if r else 0 for r in sums]
@@ -182,7 +182,7 @@ def test_what_rounding_leaves_of_a_difference_of_rates_is_0_and_has_its_gradient
     np.testing.assert_allclose(gradient, [[0, 0, 0], [0, 1, 1], [0, 1, 1]], atol=1e-12)
 
 
-@for_any(matrices(sizes=st.integers(2, 6), cells=st.integers(0, 10**6)), st.sampled_from(FLOATS), st.data())
+@given(matrices(sizes=st.integers(2, 6), cells=st.integers(0, 10**6)), st.sampled_from(FLOATS), st.data())
 def test_rounding_makes_no_counts_impossible(matrix, dtype, data):
     assume(oracles.total(matrix))
     counts = torch.tensor(matrix).double()
@@ -206,7 +206,7 @@ def test_other_populations_of_what_cannot_be_counts_are_nan():
 FIVE = ("cat", "dog", "car", "bus", "sky")
 
 
-@for_any(matrices(sizes=st.just(5), cells=st.integers(0, 12)), st.data())
+@given(matrices(sizes=st.just(5), cells=st.integers(0, 12)), st.data())
 def test_merged_classes_are_sklearns_of_mapped_labels(matrix, data):
     assume(oracles.total(matrix))
     kinds = data.draw(st.lists(st.sampled_from(("animal", "vehicle", "")), min_size=5, max_size=5))

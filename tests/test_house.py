@@ -294,27 +294,26 @@ def run_in(folder, program):
     return done.stdout
 
 
-def imported(folder, left_out=()):
-    """Import every module below a folder in one fresh interpreter; return the errors."""
+def importing(folder, left_out=()):
+    """Return a program that imports every module below a folder and prints the errors."""
     copy = folder / "imbtorch"
     names = [".".join(path.relative_to(folder).with_suffix("").parts) for path in sorted(copy.rglob("*.py"))]
     names = [name.removesuffix(".__init__") for name in names]
     names = [name for name in names if name != "imbtorch.__main__" and room(name) not in left_out]
-    return run_in(
-        folder,
+    return (
         "import importlib\n"
         f"for name in {names}:\n"
         "    try:\n        importlib.import_module(name)\n"
-        "    except ImportError as error:\n        print(name, error)\n",
+        "    except ImportError as error:\n        print(name, error)\n"
     )
 
 
 def test_the_core_alone_counts_a_report(tmp_path):
     without(WINGS, tmp_path)
-    printed = run_in(tmp_path, COUNTED_REPORT)
+    printed, errors = run_in(tmp_path, COUNTED_REPORT + "print('---')\n" + importing(tmp_path)).split("---\n")
     assert "cat" in printed
     assert "95% posterior" in printed
-    assert imported(tmp_path) == ""
+    assert errors == ""
 
 
 def importers(wing):
@@ -333,4 +332,17 @@ def importers(wing):
 @pytest.mark.parametrize("wing", sorted(WINGS))
 def test_a_wing_can_leave_with_those_that_stand_on_it(wing, tmp_path):
     without(importers(wing), tmp_path)
-    assert imported(tmp_path) == ""
+    assert run_in(tmp_path, importing(tmp_path)) == ""
+
+
+def test_a_file_of_tests_is_found_by_the_module_that_it_tests():
+    """By its own name, or by the module that its first line names, unless its theme is several modules."""
+    for path in sorted(Path(__file__).parent.glob("*/test_*.py")):
+        home = ROOT / path.parent.name
+        own = path.stem.removeprefix("test_")
+        if not home.is_dir() or own == home.name or (home / f"{own}.py").exists():
+            continue
+        title = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
+        named = re.findall(r"`([\w/]+\.py)`", title)
+        assert named or title.startswith("A theme of several modules"), path
+        assert all((home / name).exists() or (ROOT / name).exists() for name in named), path

@@ -6,7 +6,7 @@ import pytest
 import torch
 from rooms import FAULTS, Counting
 from torch.utils._python_dispatch import TorchDispatchMode
-from updates import CASES, SIZE, batch
+from updates import CASES, ONE_OF_EACH_KERNEL, SIZE, batch
 from versions import ONE_GRAPH, traced
 
 import imbtorch
@@ -103,6 +103,7 @@ def compiled():
     torch.compiler.reset()
 
 
+@pytest.mark.default_cases(*ONE_OF_EACH_KERNEL)
 @pytest.mark.parametrize(("task", "layout", "scores", "ignore_index"), CASES)
 def test_counting_is_one_graph(task, layout, scores, ignore_index, compiled):
     counting = Counting.of(task, **SIZE[task], ignore_index=ignore_index, layout=layout)
@@ -129,6 +130,7 @@ def inductor():
         pytest.skip(f"inductor cannot compile here: {type(error).__name__}: {str(error)[:200]}")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("inductor")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(("task", "layout"), [("multiclass", "matrix"), ("multilabel", "matrix")])
@@ -151,6 +153,7 @@ STEPS = {
 }
 
 
+@pytest.mark.default_cases("matrix-no_grad", "margins-inference_mode", "sweep-enable_grad")
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
 @pytest.mark.parametrize("name", STEPS)
 def test_a_compiled_validation_step(name, mode):

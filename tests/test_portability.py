@@ -128,6 +128,7 @@ def command(monkeypatch, encoding, *arguments):
 COLUMNS = ("test set.csv", "--target", "label", "--preds", "pred")
 
 
+@pytest.mark.slow
 def test_a_child_process_prints_a_report_on_a_console_of_windows(predictions):
     done = child(predictions, "report", *COLUMNS)
     assert done.returncode == 0, done.stderr

@@ -97,9 +97,11 @@ def test_the_first_page_of_the_reference_names_some_thirty():
 
 
 def test_public_modules_are_read_without_an_import_of_their_own():
-    """In a fresh process, since pytest has imported all of them; a module that is not read is not imported."""
+    """All questions about imports, in one fresh process; a module that is not read is not imported."""
     lines = (
         "import sys, imbtorch",
+        "unwanted = 'pandas lightning pytorch_lightning sklearn imbtorch.predictions.command_line'",
+        "assert not [name for name in unwanted.split() if name in sys.modules]",
         "from imbtorch.suggestions import PUBLIC_MODULES",
         "lazy = ['imbtorch.papers', 'imbtorch.plots', 'imbtorch.lightning', 'imbtorch.huggingface']",
         "assert not [name for name in lazy if name in sys.modules]",

@@ -17,7 +17,7 @@ from rooms import catalogue, counts, state_of
 from simulated_device import AVAILABLE, Graph, Log, settings, waits
 from torch import Tensor
 from torchmetrics import MetricCollection, MetricTracker
-from updates import CASES, LAYOUTS, SIZE, batch
+from updates import CASES, LAYOUTS, ONE_OF_EACH_KERNEL, SIZE, batch
 
 import imbtorch
 from imbtorch import HandTill, ImbalanceReport, LogitAdjustmentSweep, Recall, ThresholdSweep, papers, plots, statistics
@@ -177,6 +177,7 @@ def test_the_device_draws_other_numbers():
 # --- the state ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default_cases(*ONE_OF_EACH_KERNEL)
 @pytest.mark.parametrize(("task", "layout", "scores", "ignore_index"), CASES)
 def test_an_update_does_not_wait_and_can_be_replayed(task, layout, scores, ignore_index):
     make = functools.partial(Recall, task, **SIZE[task], ignore_index=ignore_index, state=layout)
@@ -229,6 +230,7 @@ def test_dependent_samples_take_one_launch_more(make):
     assert launches[1:] == [launches[0] + 1] * 2
 
 
+@pytest.mark.default_cases("multiclass-matrix-raise", "multilabel-matrix-warn")
 @pytest.mark.parametrize("on_invalid", ["raise", "warn"])
 @pytest.mark.parametrize(("task", "layout"), LAYOUTS)
 def test_what_cannot_be_counted_is_told_by_compute(task, layout, on_invalid):
@@ -254,6 +256,7 @@ def test_what_cannot_be_counted_is_told_by_compute(task, layout, on_invalid):
 OF_TWO_CLASSES = {"ExpectedCost": {"costs": torch.tensor([[0.0, 1.0], [5.0, 0.0]])}, "NetBenefit": {"threshold": 0.2}}
 
 
+@pytest.mark.default_cases("P4-binary-plain", "P4-multiclass-deterministic", "P4-multilabel-without float64")
 @pytest.mark.parametrize(
     ("name", "task", "_variant"),
     [
@@ -326,6 +329,11 @@ def case_id(value):
     return "-".join(value) if isinstance(value, tuple) else None
 
 
+@pytest.mark.default_cases(
+    "multiclass-matrix-probabilities-None-plain-groups-clusters-intervals",
+    "multiclass-margins-labels-0-plain-groups-class groups-weights",
+    "binary-matrix-labels-None-without float64-clusters-prevalence",
+)
 @pytest.mark.parametrize(
     ("layout", "scores", "ignore_index", "_variant", "options"),
     [(*case[:4], tuple(itertools.compress(OPTIONS, case[4:]))) for case in REPORTS],
@@ -414,6 +422,7 @@ def plain(found):
     return repr(found)
 
 
+@pytest.mark.default_cases("limits-deterministic", "labels-plain", "floors-without float64")
 @pytest.mark.parametrize("_variant", VARIANTS, indirect=True)
 @pytest.mark.parametrize("kind", SWEEPS)
 def test_sweeps(kind, _variant):
@@ -492,6 +501,9 @@ ACTS = {
 HERE = {"there and back": lambda metric: metric}
 
 
+@pytest.mark.default_cases(
+    "matrix-pickle", "margins-state dict", "report-merge", "limits-there and back", "floors-clone"
+)
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_life_of_a_metric(kind, act):
@@ -504,6 +516,7 @@ def test_the_life_of_a_metric(kind, act):
     assert there.device.type == "sim"
 
 
+@pytest.mark.default_cases("multiclass-matrix-without float64", "multiclass-margins-plain")
 @pytest.mark.parametrize("_variant", VARIANTS, indirect=True)
 @pytest.mark.parametrize(("task", "layout"), LAYOUTS)
 def test_counts_are_added(task, layout, _variant):
@@ -521,6 +534,7 @@ def test_counts_are_added(task, layout, _variant):
         there.add(-cells.clamp(max=1).to("sim"))
 
 
+@pytest.mark.default_cases("True-plain")
 @pytest.mark.parametrize("_variant", VARIANTS, indirect=True)
 @pytest.mark.parametrize("compute_groups", [True, False])
 def test_collections_and_trackers(compute_groups, _variant):
@@ -550,6 +564,7 @@ def test_collections_and_trackers(compute_groups, _variant):
     same(collection.clone(prefix="a_").compute(), expected.clone(prefix="a_").compute())
 
 
+@pytest.mark.default_cases("adjustment-plain", "threshold-without float64")
 @pytest.mark.parametrize("_variant", VARIANTS, indirect=True)
 @pytest.mark.parametrize("make", [
     lambda device: imbtorch.LogitAdjustment(torch.tensor([5.0, 4, 3, 2, 1], device=device), tau=0.7),
@@ -566,6 +581,7 @@ def test_rules(make, _variant):
     same(there.state_dict(), here.state_dict() if settings["float64"] else moved(there.state_dict(), "cpu"))
 
 
+@pytest.mark.default_cases("limits-plain")
 @pytest.mark.parametrize("_variant", VARIANTS, indirect=True)
 @pytest.mark.parametrize("kind", ["adjustments", "limits"])
 def test_a_rule_takes_what_a_sweep_found(kind, _variant):
@@ -584,6 +600,7 @@ def test_a_rule_takes_what_a_sweep_found(kind, _variant):
 # --- training -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_lightning_fits_validates_and_tests_on_the_device(tmp_path):
     lightning = pytest.importorskip("lightning.pytorch")
     from lightning.pytorch.strategies import SingleDeviceStrategy
@@ -733,12 +750,14 @@ ANALYSIS = {
 }
 
 
+@pytest.mark.default_cases("posterior-plain", "bootstrap-without float64", "skew-deterministic")
 @pytest.mark.parametrize("_variant", VARIANTS, indirect=True)
 @pytest.mark.parametrize("name", ANALYSIS)
 def test_analysis_of_counts_on_the_device(name, _variant):
     assert plain(ANALYSIS[name](moved)) == plain(ANALYSIS[name](lambda given: given))
 
 
+@pytest.mark.default_cases("posterior", "merge_classes")
 @pytest.mark.usefixtures("_default_device")
 @pytest.mark.parametrize("name", ANALYSIS)
 def test_analysis_while_the_device_is_the_default(name):
@@ -758,8 +777,9 @@ def test_every_function_of_counts_is_tried():
 # --- the default device ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default_cases("matrix", "limits", "adjustments")
 @pytest.mark.usefixtures("_default_device")
-@pytest.mark.parametrize("kind", [*KINDS, *SWEEPS])
+@pytest.mark.parametrize("kind", KINDS | SWEEPS)
 def test_metrics_while_the_device_is_the_default(kind):
     make = (KINDS | SWEEPS)[kind]
     with torch.device("cpu"):
@@ -822,6 +842,7 @@ def swept_counts():
     return torch.tensor([[[50, 50], [1, 19]], [[80, 20], [5, 15]], [[95, 5], [12, 8]]])
 
 
+@pytest.mark.default_cases("report")
 @pytest.mark.usefixtures("_default_device")
 @pytest.mark.parametrize("name", PLOTS)
 def test_pictures_while_the_device_is_the_default(name):

@@ -258,6 +258,7 @@ def test_class_totals_vary_as_those_of_clusters():
     assert plain < 0.5 * found
 
 
+@pytest.mark.default_cases("1.0")
 @pytest.mark.parametrize("shared", [0.0, 1.0])
 def test_intervals_of_clusters_cover_the_difference(shared):
     """15 clusters of 20 equal samples; models err on clusters of their own, or partly on the same ones."""
@@ -452,6 +453,7 @@ def test_outcomes_of_several_times_the_samples_are_those_of_repeated_rows():
     assert (found.low, found.high) == (expected.low, expected.high)
 
 
+@pytest.mark.slow
 def test_a_loss_of_the_margin_is_rarely_called_none():
     """A nominal 5% of sets; 60 rare samples, of which .02 are lost and none is won; .2 with the prior alone."""
     rng, false, sets = np.random.default_rng(0), 0, 0

@@ -34,6 +34,7 @@ SCORES = {
 }
 
 
+@pytest.mark.default_cases("recalls0-totals0-balanced_accuracy", "recalls1-totals1-f_score")
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize(
     ("recalls", "totals"), [(LEARNING, [60, 20]), ([[*row, 0.7] for row in LEARNING], [60, 30, 20])]
@@ -436,6 +437,7 @@ def test_epochs_of_infinite_value_are_not_told_apart():
     assert {0, 1} <= set(found.indistinguishable)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_one_candidate_that_is_truly_better():
     """Halves often keep one of the 99 others, so the corrected value is too low; .73 without the extension."""
     generator = torch.Generator().manual_seed(1)

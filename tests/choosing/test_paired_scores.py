@@ -1,4 +1,4 @@
-"""Differences of AUC and average precision of two models, against scikit-learn, DeLong's formula and a bootstrap."""
+"""Differences of AUC and average precision (`comparisons.py`), against scikit-learn, DeLong and a bootstrap."""
 
 import numpy as np
 import pytest
@@ -43,6 +43,7 @@ def test_the_difference_is_that_of_scikit_learn(measure, oracle, ties):
     assert str(found).startswith(f"{measure}, a - b: ")
 
 
+@pytest.mark.default_cases("True")
 @pytest.mark.parametrize("ties", [False, True])
 def test_many_samples_give_the_interval_of_delong(ties):
     """Where the areas are far from 1, all methods agree."""

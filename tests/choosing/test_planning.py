@@ -27,6 +27,7 @@ def share_of_narrow(measure, rates, size, prevalence, width, number=400, seed=5)
     return ((found.high - found.low) <= width).double().mean().item()
 
 
+@pytest.mark.default_cases("balanced_accuracy-rates0-prevalence0-0.12-0.8")
 @pytest.mark.parametrize(
     ("name", "rates", "prevalence", "width", "assurance"),
     [

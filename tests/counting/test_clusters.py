@@ -286,6 +286,7 @@ def labels_that_depend(samples=300, labels=14, hard=0.25, seed=0):
     return torch.where(is_hard, chance, target ^ wrong).long(), target.long()
 
 
+@pytest.mark.slow
 def test_means_over_labels_hold_where_samples_are_hard_for_all_labels():
     """Coverage of the true balanced accuracy, .75 * .9 + .25 * .5 = .8, by default and from independent labels."""
     held = np.zeros(2)

@@ -24,6 +24,16 @@ def path(request):
         request.getfixturevalue("accelerator")
 
 
+@pytest.mark.default_cases(
+    "cpu-dtype0-3",
+    "cpu-dtype1-40",
+    "cpu-dtype2-17",
+    "cpu-dtype3-2",
+    "device-dtype0-16",
+    "device-dtype1-2",
+    "device-dtype2-40",
+    "device-dtype3-17",
+)
 @pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("classes", [2, 3, 16, 17, 40])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])

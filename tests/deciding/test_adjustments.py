@@ -102,6 +102,7 @@ def test_held_out_buckets_are_counted_at_the_tau_that_others_choose():
     assert counts.predicted.sum() == counts.actual.sum()
 
 
+@pytest.mark.slow
 def test_the_estimate_of_the_gain_is_hardly_biased():
     """Of 60 samples of 300, with the truth from 200,000 others: the chosen value is too high, the estimate is not."""
     logits, target, prior = long_tail(200_000, 6, seed=99, gap=1.0)
@@ -209,6 +210,7 @@ def test_pseudo_samples_keep_totals_and_margins_consistent():
         torch.testing.assert_close(predicted.sum(-1), actual.sum(-1))
 
 
+@pytest.mark.slow
 def test_the_range_holds_the_gain_of_rare_classes():
     """A twentieth of 150 samples; the truth is that of 200,000 others. Resamples of the buckets alone hold .83."""
     logits, target, prior = long_tail(200_000, 4, seed=99, gap=2.0)

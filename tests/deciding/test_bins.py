@@ -1,4 +1,4 @@
-"""The table of bins against a search."""
+"""The table of bins of `histogram.py` against a search."""
 
 import math
 

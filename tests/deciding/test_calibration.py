@@ -85,6 +85,7 @@ def test_bounds_are_exact(level):
         assert (found.low[at].item(), found.high[at].item()) == pytest.approx((bounds.low, bounds.high), abs=1e-9)
 
 
+@pytest.mark.default_cases("False")
 @pytest.mark.parametrize("clusters", [False, True])
 def test_the_squared_error_is_unbiased(clusters):
     """Six scores with known chances; clusters share a shift of the chance, so that plain debiasing would not do."""
@@ -156,6 +157,7 @@ def test_several_classes_are_each_compared_with_the_rest():
     assert labels.result().calibration()["b"].share.tolist() == found["1"].share.tolist()
 
 
+@pytest.mark.default_cases("0.2-10")
 @pytest.mark.parametrize("number", [10, 30])
 @pytest.mark.parametrize("spread", [0.2, 1.0])
 def test_intervals_of_clusters_cover_the_share(spread, number):

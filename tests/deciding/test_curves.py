@@ -178,6 +178,7 @@ def test_average_precision_covers_where_few_positives_lie_above_all(positives, s
     assert float(((found.low <= truth) & (truth <= found.high)).double().mean()) > 0.93
 
 
+@pytest.mark.slow
 def test_auc_intervals_say_what_share_of_positives_may_be_unseen():
     """A tenth of positives below all negatives: sets without any of them miss the value, and say why."""
     histogram, truth, _ = histograms_with_apart(20, 0.1, 0.1, -50.0, apart=3.3)

@@ -99,6 +99,7 @@ def test_it_follows_a_pickle_a_clone_and_a_move():
     assert counter_of(away.to_empty(device="cpu")).thresholds.tolist() == list(THRESHOLDS)
 
 
+@pytest.mark.slow
 def test_a_compiled_update_counts_the_same():
     scores, target = scores_and_targets()
     metric = ConfusionMatrix("multilabel", num_labels=3, threshold=THRESHOLDS)

@@ -1,4 +1,4 @@
-"""Sweeps that log the value at the best threshold within limits, against scikit-learn at every cut between scores."""
+"""Sweeps with limits (`sweep.py`): the value at the best threshold, against scikit-learn at every cut of scores."""
 
 import math
 import pickle
@@ -73,6 +73,7 @@ def test_what_is_logged_is_what_best_finds():
         assert sweep.metric(imbtorch.FScore).threshold == point.threshold
 
 
+@pytest.mark.default_cases("precision-0")
 @pytest.mark.parametrize(("measure", "worst"), [("precision", 0), ("mcc", -1), (MISSED, 1e38)])
 def test_limits_that_nothing_keeps_log_the_worst_value_with_one_warning(measure, worst):
     sweep, logits, target = swept(measure, samples=300, at_least={"recall": 0.9, "specificity": 0.99})
@@ -143,6 +144,7 @@ def test_nothing_is_flagged_if_only_that_keeps_the_budget():
     assert found["value"] == 0.5
 
 
+@pytest.mark.slow
 def test_the_corrected_value_is_chosen_within_the_limits():
     """Simulated: the estimate is closer to the truth than the logged value; held-out recalls fall below the floor."""
     generator = torch.Generator().manual_seed(0)
@@ -164,6 +166,7 @@ def test_the_corrected_value_is_chosen_within_the_limits():
     assert np.mean(recalls) < 0.8
 
 
+@pytest.mark.slow
 def test_tenths_without_a_feasible_threshold_are_told():
     highest = max(
         sk.f1_score(target, logits > cut)

@@ -1,4 +1,4 @@
-"""Promises of limits: the tests that they rest on, by SciPy; the walks, step by step; and how often they are wrong."""
+"""Promises of `thresholds.py`: their tests, by SciPy; the walks, step by step; and how often they are wrong."""
 
 import math
 
@@ -259,6 +259,7 @@ def test_a_sweep_logs_and_its_rule_holds_the_promised_threshold():
     assert sweep.best({"precision": 0.4}, sure=0.6).sure == 0.6
 
 
+@pytest.mark.slow
 def test_a_promised_recall_is_missed_by_as_few_rules_as_it_says():
     """True recall of a threshold t of two normal classes: P(N(2, 1) > t)."""
     rng, missed, sets = np.random.default_rng(1), 0, 300

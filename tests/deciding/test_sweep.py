@@ -37,6 +37,7 @@ from imbtorch import ThresholdSweep
 # --- the oracle at each threshold -----------------------------------------------------------------------------------
 
 
+@pytest.mark.default_cases("f1", "precision", "mcc", "lambda")
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_measure_at_every_threshold(name):
     measure, oracle = MEASURES[name]
@@ -313,6 +314,7 @@ def uneven(rank, world):
     return *answer, many.result().matrices().tolist(), collectives, len(calls)
 
 
+@pytest.mark.default_cases("2")
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_any_number_of_processes_gives_the_same_numbers(world):
     scores, target = data()
@@ -547,6 +549,7 @@ def test_an_update_is_traced_as_one_graph():
     assert sweep.compute() == expected.compute()
 
 
+@pytest.mark.default_cases("0.5-1.0", "0.01-0.25", "0.001-4.0")
 @pytest.mark.parametrize("gain", [0.25, 1.0, 4.0])
 @pytest.mark.parametrize("prevalence", [0.5, 0.01, 1e-3, 1e-4])
 def test_the_default_grid_holds_for_rare_events(prevalence, gain):

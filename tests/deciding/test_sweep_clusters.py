@@ -1,4 +1,4 @@
-"""Sweeps whose samples depend on each other: counts of buckets, what resamples them, and warnings without them."""
+"""Sweeps of dependent samples (`sweep.py`): counts of buckets, what resamples them, and warnings without them."""
 
 import copy
 import pickle
@@ -126,6 +126,7 @@ def test_the_repr_and_the_metric_of_a_sweep_tell_of_clusters():
 # --- what resamples them --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_copies_of_samples_say_no_more_than_the_samples():
     """Sixty equal samples of each of ten patients are worth ten samples."""
     once, copies, independent = (
@@ -156,6 +157,7 @@ def test_copies_of_samples_say_no_more_than_the_samples():
     plt.close(copies.result().plot()[0])
 
 
+@pytest.mark.slow
 def test_intervals_of_patients_hold_the_true_area():
     """The area of two normal classes two standard deviations apart is .921; samples of a patient are alike."""
     truth, held = float(torch.special.ndtr(torch.tensor(2**0.5))), np.zeros(2)
@@ -243,6 +245,7 @@ ASKED = {
 }
 
 
+@pytest.mark.default_cases("value-ids", "auc-positions", "table-ids", "result-positions", "pickled result-ids")
 @pytest.mark.parametrize("how", ["ids", "positions"])
 @pytest.mark.parametrize("name", ASKED)
 def test_a_sweep_without_clusters_warns_of_dependent_samples(name, how):

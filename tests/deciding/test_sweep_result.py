@@ -174,6 +174,7 @@ def test_intervals_of_each_value_and_label():
     assert weighted.best().recall == 1
 
 
+@pytest.mark.default_cases("binary")
 @pytest.mark.parametrize("task", ["binary", "multilabel"])
 def test_the_table_holds_values_and_what_is_left_of_them(task):
     arguments = LABELS if task == "multilabel" else {}

@@ -16,6 +16,7 @@ from imbtorch import ThresholdSweep
 # --- intervals ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_best_value_is_corrected_for_having_been_chosen():
     """F1 of 20 positives is too high; truth by the normal distribution."""
     generator = torch.Generator().manual_seed(0)

@@ -73,6 +73,7 @@ def test_rare_classes_among_fifty_are_covered(coverage):
         assert float(share_covered(found[name], measures[name](truth))) > 0.9, name
 
 
+@pytest.mark.default_cases("7-6-0.7-fixed", "10-20-0.9-drawn")
 @pytest.mark.parametrize(
     ("size", "each", "recall", "totals"),
     [
@@ -110,6 +111,7 @@ def test_clusters_are_covered_where_samples_resemble_each_other(coverage):
     assert float(share_covered(posterior(balanced_accuracy, counts.sum(1), draws=500), truth)) < 0.8
 
 
+@pytest.mark.slow
 def test_differences_of_pairs_are_covered(coverage):
     torch.manual_seed(0)
     held, recalls = 0, torch.tensor([[0.9, 0.8], [0.9, 0.7]]).double()
@@ -120,6 +122,7 @@ def test_differences_of_pairs_are_covered(coverage):
     assert held >= 0.92 * 400
 
 
+@pytest.mark.default_cases("10-recalls0")
 @pytest.mark.parametrize(("size", "recalls"), [(10, (0.9, 0.5)), (30, (0.9, 0.5)), (10, (0.7, 0.7))])
 def test_differences_of_models_are_covered_in_small_classes(coverage, size, recalls):
     """The prior pulls the draws to no difference, more than their own spread in thirty classes of five samples."""
@@ -152,6 +155,7 @@ def test_models_of_the_gate_differ_by_the_margin(coverage):
         assert torch.equal(equal.lost, equal.won)
 
 
+@pytest.mark.slow
 def test_differences_of_unequal_models_over_seeds_are_covered(coverage):
     """.75 if the prior of both models cancels."""
     torch.manual_seed(0)
@@ -159,6 +163,7 @@ def test_differences_of_unequal_models_over_seeds_are_covered(coverage):
     assert row[0] >= 0.93
 
 
+@pytest.mark.slow
 def test_values_at_chosen_thresholds_are_covered(coverage):
     """Three positives: nine tenths of the samples choose a worse threshold than all of them."""
     torch.manual_seed(0)

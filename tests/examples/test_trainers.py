@@ -145,6 +145,7 @@ def trained(folder, values, epochs, callbacks, metric="iam", higher=True, strate
     return trainer
 
 
+@pytest.mark.default_cases("values0-True-2-3-best")
 @pytest.mark.usefixtures("_offline")
 @pytest.mark.parametrize("strategy", ["epoch", "best"])
 @pytest.mark.parametrize(
@@ -182,6 +183,7 @@ def test_the_callback_reads_one_of_several_sets_and_clears_the_best_value_of_a_l
     assert trainer.state.best_metric is None
 
 
+@pytest.mark.default_cases("callbacks0-of_dead0-of_alive0")
 @pytest.mark.usefixtures("_offline")
 @pytest.mark.parametrize(
     ("callbacks", "of_dead", "of_alive"),  # epoch that is kept, and number of epochs

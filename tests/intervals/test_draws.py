@@ -90,6 +90,7 @@ def pooled_weights(counts):
     return share, 1 - share
 
 
+@pytest.mark.default_cases("3")
 @pytest.mark.parametrize("classes", [2, 3, 10])
 def test_one_value_is_drawn_with_a_prior_that_keeps_the_mean_recall(classes):
     counts = torch.zeros(10, 10)  # the other classes have no targets
@@ -300,6 +301,7 @@ def test_draws_are_not_spread_over_threads(size):
     assert sum(threaded.seen.values()) < 40, threaded.seen  # of all draws together; of each chunk there are hundreds
 
 
+@pytest.mark.slow
 def test_memory_of_many_classes_is_bounded():
     """A thousand classes: 500 whole matrices would take 4 GB, the 60 of a function that needs them 480 MB."""
     rng = np.random.default_rng(0)

@@ -146,6 +146,7 @@ def test_curvature_stretches_by_twice_the_bias():
     assert float(mirrored.high) == pytest.approx(-float(found.low))
 
 
+@pytest.mark.default_cases("3")
 @pytest.mark.parametrize("size", [3, 12])
 def test_means_of_small_classes_are_as_wide_as_their_sampling_distribution(size):
     """Of n samples a recall has the variance r (1 - r) / n, its draws r (1 - r) / (n + 2); Student's t by SciPy."""
@@ -543,6 +544,7 @@ def test_batches_may_be_empty(find):
     assert found.low.shape == found.high.shape == found.estimate.shape == (0,)
 
 
+@pytest.mark.default_cases("1-bootstrap", "30-posterior", "30-stratified")
 @each_finder
 @pytest.mark.parametrize("cells", [1, 30])
 def test_chunks_give_the_same_distribution(find, cells, monkeypatch):

@@ -127,6 +127,13 @@ LATE_NAMES = {  # how training logs a name that looks like one of validation
 TRAINING_NAMES = ["tal_iam", "train_iam", "train_balanced_accuracy", "val_loss", "val_ian", "eval_iam"]
 
 
+@pytest.mark.default_cases(
+    "training_step-train_iam",
+    "training_step by epoch-val_ian",
+    "on_train_epoch_end-val_loss",
+    "last training batch-eval_iam",
+    "validation after the sanity check-val_ian",
+)
 @pytest.mark.parametrize(
     ("where", "key"),
     [(where, key) for where in LATE_NAMES for key in TRAINING_NAMES]
@@ -354,6 +361,7 @@ FORKED = {
 }
 
 
+@pytest.mark.default_cases("train_iam_step", "val_iam_epoch")
 @pytest.mark.parametrize("key", ["train_iam", "train_iam_step", "train_iam_epoch", "val_iam", "val_iam_epoch"])
 def test_keys_logged_by_step_and_epoch(key):
     module = scripted(lightning)(**FORKED)
@@ -857,6 +865,7 @@ def test_a_report_for_each_dataloader(where):
 # --- what is imported -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default_cases("True-validate", "False-fit")
 @pytest.mark.parametrize("stage", ["fit", "validate", "test"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_report_shared_by_two_dataloaders_is_told_once(shared, stage, tmp_path):

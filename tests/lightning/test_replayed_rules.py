@@ -1,4 +1,4 @@
-"""Rules in files, replayed: random trainers, whose files hold the rule that the validation before them has logged."""
+"""Rules in files of `checkpoint.py`, replayed: files of random trainers hold the rule that was logged before them."""
 
 import functools
 import random

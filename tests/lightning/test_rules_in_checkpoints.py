@@ -1,4 +1,4 @@
-"""Rules in checkpoints: another process tests with the rule of the epoch that was kept, not of the last one."""
+"""Rules in checkpoints (`checkpoint.py`): another process tests with the rule of the epoch that was kept."""
 
 import os
 

@@ -24,7 +24,6 @@ from cases import (
     TOTAL,
     Case,
     close,
-    for_any,
     forms,
     margins_of,
     matrices,
@@ -33,7 +32,7 @@ from cases import (
     random_matrix,
     small_pool,
 )
-from hypothesis import assume
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import FACTS, OF_TWO, PEERS, of_pycm, of_samples, of_tensors
 from processes import launch
@@ -112,14 +111,14 @@ def test_equals_its_reference(case):
             close(value, expected)
 
 
-@for_any(matrices(sizes=st.integers(1, 6)), examples=60)
+@given(matrices(sizes=st.integers(1, 6)))
 def test_all_equal_their_references_on_any_matrix(matrix):
     for case in CASES:
         if len(matrix) in case.sizes():
             close(case.ours(torch.tensor(matrix)), case.reference(matrix))
 
 
-@for_any(matrices(sizes=st.just(2)), examples=40)
+@given(matrices(sizes=st.just(2)))
 def test_all_equal_their_references_on_any_two_classes(matrix):
     for case in CASES:
         close(case.ours(torch.tensor(matrix)), case.reference(matrix))
@@ -234,7 +233,7 @@ def test_found_by_hostile_use(name):
     assert measure(Margins(torch.tensor([5, 5]), torch.tensor([3, 3]), torch.tensor([3, 3]))).isnan()  # accuracy 1.67
 
 
-@for_any(matrices(sizes=st.integers(1, 6), cells=st.integers(0, 10**6)), st.data(), examples=40)
+@given(matrices(sizes=st.integers(1, 6), cells=st.integers(0, 10**6)), st.data())
 def test_one_impossible_cell_makes_every_measure_nan(matrix, data):
     counts, place = torch.tensor(matrix).double(), st.integers(0, len(matrix) - 1)
     counts[data.draw(place), data.draw(place)] = data.draw(st.sampled_from((NAN, -1.0, -math.inf)))
@@ -268,6 +267,7 @@ GRAPHS = {(case.name, *case.arguments): case for case in CASES if case.name != "
 GRAPHS |= {str(case): case for case in CASES if case.name == "Precision"}
 
 
+@pytest.mark.default_cases("True")
 @pytest.mark.parametrize("binary", [False, True])
 def test_one_graph(binary):
     cases = [case for case in GRAPHS.values() if case.binary == binary]
@@ -416,7 +416,7 @@ def test_worked_examples_of_the_iam_paper(matrix, printed):
         assert abs(value - float(text)) < 10.0**-decimals, name  # some printed digits are truncated
 
 
-@for_any(matrices())
+@given(matrices())
 def test_iam_is_twice_cba_minus_one_class_by_class(matrix):
     for average in PER_CLASS:
         iam = oracles.imbalance_accuracy(matrix, average)
@@ -424,7 +424,7 @@ def test_iam_is_twice_cba_minus_one_class_by_class(matrix):
         close(imbtorch.class_balance_accuracy(torch.tensor(matrix), average), oracles.number(half), 1e-12)
 
 
-@for_any(matrices())
+@given(matrices())
 def test_cba_is_the_mean_of_the_smaller_of_precision_and_recall(matrix):
     assume(oracles.total(matrix))
     counts = torch.tensor(matrix)
@@ -458,7 +458,7 @@ def test_theorem_4_fails_from_five_classes_on(block, perfect, iam, accuracy):
     assert iam > accuracy
 
 
-@for_any(matrices(sizes=st.integers(2, 4)))
+@given(matrices(sizes=st.integers(2, 4)))
 def test_theorem_4_holds_up_to_four_classes(matrix):
     assume(oracles.total(matrix))
     counts = torch.tensor(matrix)
@@ -473,7 +473,7 @@ def test_cba_exceeds_accuracy_for_three_classes():
     close(imbtorch.accuracy(counts), 1 / 4)
 
 
-@for_any(matrices())
+@given(matrices())
 def test_corrected_bounds_of_cba_and_iam(matrix):
     assume(oracles.total(matrix))
     counts = torch.tensor(matrix)
@@ -541,7 +541,7 @@ def test_area_reproduces_table_3_of_garcia_2009():
     assert bool(((imbtorch.accuracy_dominance_area(counts) - area).abs() <= rounding + 1e-9).all())
 
 
-@for_any(matrices(sizes=st.just(2)))
+@given(matrices(sizes=st.just(2)))
 def test_area_is_one_and_a_half_iba_and_has_a_feasible_region(matrix):
     assume(all(oracles.rows(matrix)))
     counts = torch.tensor(matrix)
@@ -567,7 +567,7 @@ def test_iba_of_a_negative_measure_turns_the_reward_round():
         assert (favouring_positives - favouring_negatives) * reward > 0.01
 
 
-@for_any(st.integers(1, 10**6), st.integers(1, 10**6))
+@given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_predicting_only_positives_is_a_coin_toss(positives, negatives):
     counts, share = torch.tensor([[0, negatives], [0, positives]]), positives / (positives + negatives)
     close(imbtorch.weighted_accuracy(counts), 0.5)
@@ -643,7 +643,7 @@ def test_stays_within_its_bounds(case):
         assert low - 1e-12 <= value.min() <= value.max() <= high + 1e-12
 
 
-@for_any(matrices(sizes=st.integers(3, 8)))
+@given(matrices(sizes=st.integers(3, 8)))
 def test_confusion_entropy_of_three_classes_stays_within_one(matrix):
     assume(present(matrix) > 2)
     assert -1e-12 <= imbtorch.confusion_entropy(torch.tensor(matrix)) <= 1 + 1e-12

@@ -276,6 +276,7 @@ def test_a_collection_that_is_updated_one_way_and_another_counts_each_batch_once
     assert sum(map(len, collection["b"].targets)) == 160
 
 
+@pytest.mark.default_cases("5")
 @pytest.mark.parametrize("window", [2, 5, 10])
 def test_a_running_window_is_of_the_last_batches(window):
     scores, target = data(samples=200)

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rooms import Counting, state_of
 from sklearn import metrics as sklearn_metrics
@@ -134,7 +134,6 @@ ACTS = ("update", "forward", "compute", "reset", "clone", "pickle", "index", "it
 
 
 @pytest.mark.filterwarnings("ignore:.*has counted no sample")
-@settings(deadline=None, derandomize=True, max_examples=60)
 @given(acts=st.lists(st.sampled_from(ACTS), min_size=1, max_size=14), compute_groups=st.booleans())
 def test_any_sequence_equals_separate_metrics(acts, compute_groups):
     collection, apart, seen = MetricCollection(metrics(), compute_groups=compute_groups), metrics(), []

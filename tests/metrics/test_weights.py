@@ -83,6 +83,7 @@ def test_values_equal_scikit_learn():
     assert {name: value.item() for name, value in values.items()} == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.default_cases("read")
 @pytest.mark.parametrize("path", [read, masked])
 def test_labels_take_a_weight_for_each_sample_or_each_label(path):
     generator = torch.Generator().manual_seed(1)
@@ -382,6 +383,13 @@ def frequencies(size=300, seed=5):
     return torch.randint(4, (size,), generator=torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.default_cases(
+    "matrix-dtype0-read",
+    "matrix-dtype1-masked",
+    "matrix-dtype2-read",
+    "margins-dtype0-masked",
+    "margins-dtype1-read",
+)
 @pytest.mark.parametrize("path", [read, masked])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 @pytest.mark.parametrize("state", ["matrix", "margins"])

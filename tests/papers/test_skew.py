@@ -1,4 +1,4 @@
-"""Skew of measures against exact differences of fractions, closed forms and the tables of the papers."""
+"""Skew of measures (`metric_skew.py`) against exact fractions, closed forms and the tables of the papers."""
 
 import math
 import random

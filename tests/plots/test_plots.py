@@ -54,6 +54,7 @@ def test_every_picture_is_in_the_catalogue_of_these_tests():
     assert plots.__all__ == sorted(plots.__all__)
 
 
+@pytest.mark.default_cases("plot_values", "plot_confusion_matrix", "plot_sweep")
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_new_figure_is_made_or_given_axes_are_used(name):
     fig, ax = DRAWINGS[name]()
@@ -80,6 +81,7 @@ def test_without_matplotlib_the_error_says_what_to_install(name, monkeypatch):
         DRAWINGS[name]()
 
 
+@pytest.mark.default_cases("plot_values", "plot_sweep")
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_picture_reads_without_colour(name):
     """Turned to grey, it still has as many shades or more than black and white."""
@@ -137,6 +139,7 @@ AWKWARDLY_NAMED = (
 )
 
 
+@pytest.mark.default_cases("bars", "matrix")
 @pytest.mark.parametrize("drawn", AWKWARDLY_NAMED)
 def test_names_are_drawn_as_they_are_written(drawn, tmp_path):
     """Read from the picture itself: dollars are no formula, and what begins with an underscore is in the legend."""
@@ -184,6 +187,7 @@ def luminance(text):
     return sum(colors.to_rgb(text.get_color())) / 3
 
 
+@pytest.mark.default_cases("1", "3")
 @pytest.mark.parametrize("classes", [1, 2, 3, 10, 20])
 def test_up_to_twenty_classes_each_cell_has_its_numbers(classes):
     counts = many(classes)
@@ -208,6 +212,7 @@ def test_up_to_twenty_classes_each_cell_has_its_numbers(classes):
     assert ticks(ax, "x") == ticks(ax, "y") == [str(index) for index in range(classes)]
 
 
+@pytest.mark.default_cases("21")
 @pytest.mark.parametrize("classes", [21, 40, 100])
 def test_many_classes_have_a_bar_instead_of_numbers(classes):
     counts = many(classes)
@@ -236,6 +241,7 @@ def test_many_classes_have_a_bar_instead_of_numbers(classes):
     assert max(fig.get_size_inches()) < 19
 
 
+@pytest.mark.default_cases("2")
 @pytest.mark.parametrize("classes", [2, 10, 30, 60])
 def test_recalls_stand_beside_their_rows(classes):
     counts = many(classes)
@@ -260,6 +266,7 @@ def test_recalls_stand_beside_their_rows(classes):
     assert not [each for each in ax.child_axes[-1].collections if hasattr(each, "get_segments")]
 
 
+@pytest.mark.default_cases("3-None")
 @pytest.mark.parametrize("layout", [None, "constrained"])
 @pytest.mark.parametrize("classes", [3, 30])
 def test_what_stands_beside_a_matrix_stays_out_of_other_axes(classes, layout):
@@ -303,6 +310,7 @@ def test_long_names_are_cut_and_leave_room(classes):
     assert ax.get_window_extent().width > 0.4 * fig.get_window_extent().width
 
 
+@pytest.mark.slow
 def test_small_axes_show_a_bar_instead_of_numbers():
     _, axes = plt.subplots(4, 4, layout="constrained")
     plots.plot_confusion_matrix(many(15), axes[0, 0])

@@ -1,4 +1,4 @@
-"""Isometrics in the spaces of ROC and of precision and recall, against scikit-learn and the matrix at each point."""
+"""Isometrics of `curves.py` for ROC and for precision and recall, against scikit-learn and the matrix at each point."""
 
 import functools
 
@@ -51,6 +51,7 @@ def test_isometrics_are_the_value_of_the_matrix_at_each_point(name):
         assert surface[precision, recall].item() == pytest.approx(measure(counts).item())
 
 
+@pytest.mark.default_cases("F1")
 @pytest.mark.parametrize("name", MEASURES)
 def test_the_slope_of_an_isometric_is_the_effective_skew_ratio(name):
     """Theorem 0.1 of Liu et al., by differences of the surface: d TPR / d FPR = - (dm / d FPR) / (dm / d TPR)."""

@@ -1,4 +1,4 @@
-"""Pictures of measures as lines: each is rendered and read back."""
+"""Pictures of measures as lines (`papers/plot_curves.py`): each is rendered and read back."""
 
 import functools
 import itertools
@@ -134,6 +134,7 @@ def test_every_choice_has_its_mark_above_the_curves(epochs):
     assert legend(ax) == ["90% interval of m2", *values]
 
 
+@pytest.mark.slow
 def test_the_band_is_the_interval():
     values = {
         "m0": torch.tensor([0.2, 0.3, 0.25, 0.4]),
@@ -347,6 +348,7 @@ def test_rare_thresholds_have_room_on_a_logit_axis():
     assert 0.7 < ax.get_xlim()[1] < 0.8
 
 
+@pytest.mark.default_cases("0.0-linear", "1.0-logit")
 @pytest.mark.parametrize("scale", ["linear", "logit"])
 @pytest.mark.parametrize("best", [0.0, 1e-44, 1.0])
 def test_the_best_threshold_at_an_end_is_marked_and_told_within_the_axes(best, scale):

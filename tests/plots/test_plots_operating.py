@@ -1,4 +1,4 @@
-"""Pictures of classifiers over their thresholds: each is rendered and read back, and set beside scikit-learn."""
+"""Pictures of classifiers over their thresholds (`operating.py`): rendered, read back, set beside scikit-learn."""
 
 import functools
 import io
@@ -234,6 +234,7 @@ def test_a_result_of_a_sweep_shows_areas_intervals_and_the_best_threshold():
     assert drawn.low < drawn.estimate < 6 / 7
 
 
+@pytest.mark.slow
 def test_labels_of_other_class_shares_are_drawn_beside_each_other():
     scores = torch.arange(1, 21).view(10, 2) / 21
     target = torch.tensor([[0, 1]] * 6 + [[1, 0], [0, 1], [1, 1], [1, 1]])
@@ -283,6 +284,7 @@ def of_labels(number, samples=600):
     return sweep.result(), target.sum(0).tolist()
 
 
+@pytest.mark.default_cases("1")
 @pytest.mark.parametrize("number", [1, 3, 10, 40])
 def test_pictures_of_any_number_of_labels_can_be_read(number):
     result, positives = of_labels(number)

@@ -1,4 +1,4 @@
-"""Pictures of models in a space and of the skew at every result: each is rendered and read back."""
+"""Pictures of models in a space (`papers/plot_dominance.py`) and of the skew at every result: each is read back."""
 
 import math
 
@@ -37,6 +37,7 @@ def hatched(ax):
     return found[0].get_xy()[:4] if found else None
 
 
+@pytest.mark.slow
 def test_the_empty_space_has_its_region_and_lines_of_equal_area():
     fig, ax = papers.plot_accuracy_dominance()
     pixels(fig)
@@ -58,6 +59,7 @@ def test_the_empty_space_has_its_region_and_lines_of_equal_area():
         assert not shaded(ax, 0.0, 2 * (area + 0.06) / 3)
 
 
+@pytest.mark.slow
 def test_points_of_a_selection_are_labelled_and_the_largest_area_is_hatched():
     models = {
         "cautious": torch.tensor([[95, 5], [8, 2]]),

@@ -151,6 +151,7 @@ def test_the_exit_code_is_the_verdict(preds, margin, code, text, old, tmp_path, 
     assert compare(old, new, "--undecided", "pass", margin=margin) == (0 if code == 3 else code)
 
 
+@pytest.mark.default_cases("changed0")
 @pytest.mark.parametrize("changed", [RIGHT[:1], np.r_[RIGHT[:15], np.flatnonzero(TARGET == 0)[:2]]])
 def test_undecided_names_the_rare_samples_that_decide(changed, old, tmp_path, capsys):
     """Rows repeated until there are so many rare samples decide; two thirds of them do not."""
@@ -402,6 +403,7 @@ def test_the_commands_of_the_guide_print_what_it_shows(tmp_path, monkeypatch, ca
 # --- programs ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_loads_nothing_but_the_base_dependencies(old):
     program = (
         "import sys; from imbtorch.__main__ import main; code = main()\n"
@@ -413,6 +415,7 @@ def test_the_command_loads_nothing_but_the_base_dependencies(old):
     assert "balanced_accuracy" in done.stdout
 
 
+@pytest.mark.slow
 def test_import_imbtorch_loads_no_command_line():
     program = (
         "import sys, imbtorch; print('argparse' in sys.modules and 'imbtorch.predictions.command_line' in sys.modules)"

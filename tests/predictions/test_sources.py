@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from imblearn.metrics import macro_averaged_mean_absolute_error
 from rooms import command_line
@@ -627,7 +627,6 @@ def files(draw):
 
 
 @pytest.mark.filterwarnings("ignore:.*had no target")
-@settings(max_examples=40, deadline=None)
 @given(files())
 def test_drawn_files_are_right_or_an_error(tmp_path_factory, drawn):
     text, dropped, target, preds = drawn

@@ -1,4 +1,4 @@
-"""Class groups: means over some classes by one name, against scikit-learn and reports of these classes alone."""
+"""Class groups of `report.py`: means over some classes, against scikit-learn and reports of these classes alone."""
 
 from collections import Counter
 

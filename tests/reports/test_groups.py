@@ -53,6 +53,7 @@ def updated(report, path, *args, **kwargs):
 # --- oracles --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.default_cases("read")
 @pytest.mark.parametrize("path", ["read", "masked"])
 def test_values_equal_fairlearn(path):
     preds, target, group = samples()
@@ -78,6 +79,17 @@ def test_values_equal_fairlearn(path):
             assert values[f"{name}/{site}"].item() == pytest.approx(frame.by_group[name][site], abs=1e-6)
 
 
+@pytest.mark.default_cases(
+    "binary-arguments0-read",
+    "binary-arguments0-masked",
+    "multiclass-arguments1-read",
+    "multiclass-arguments2-read",
+    "multiclass-arguments3-read",
+    "multiclass-arguments4-masked",
+    "multilabel-arguments5-read",
+    "multilabel-arguments6-masked",
+    "multiclass-arguments7-read",
+)
 @pytest.mark.parametrize("path", ["read", "masked"])
 @pytest.mark.parametrize(
     ("task", "arguments"),

@@ -1,4 +1,4 @@
-"""Pictures and tables of the result of a report, and what a result says without its report."""
+"""Pictures and tables of `result.py`, and what a result says without its report."""
 
 import itertools
 import json
