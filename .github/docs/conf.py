@@ -194,7 +194,9 @@ def documentation(module: str, name: str, public: str, value: object) -> list[st
         if shown_bases(value):
             lines.append("   :show-inheritance:")
         if not any(map(public_name, value.__bases__)):
-            lines.append("   :inherited-members: Metric, Module, tuple, dict, Mapping, Callback, Sampler, ModelCheckpoint")
+            lines.append(
+                "   :inherited-members: Metric, Module, tuple, dict, Mapping, Callback, Sampler, ModelCheckpoint"
+            )
     elif callable(value):
         lines.append(f".. autofunction:: {public}")
     else:  # its docstring is found where it is defined only

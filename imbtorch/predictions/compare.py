@@ -144,7 +144,7 @@ def _columns_of_predictions(columns: Mapping[str, Any]) -> list[str]:
     for name in (*predicted, *(columns[role] for role in ("target", "model", "id", "cluster"))):
         if name is not None and (not isinstance(name, str) or "*" in name):
             raise ValueError(
-                f"compare takes single columns without *, as in preds=['old', 'new'] (--preds old new), got {name!r}"
+                f"compare takes names of single columns, without *, such as two columns (--preds old new), got {name!r}"
             )
     if len(predicted) > 2:
         raise ValueError(f"compare takes one column of predictions or two, got {first_names(predicted)}")
