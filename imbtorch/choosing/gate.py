@@ -152,7 +152,7 @@ class PairedModels:
 
     @property
     def equal(self) -> bool:
-        """Whether no prediction differs."""
+        """True if no prediction differs."""
         new, old = self.scores[:2] if self.outcomes is None else self.outcomes.preds
         return torch.equal(new, old)
 

@@ -143,7 +143,9 @@ def _columns_of_predictions(columns: Mapping[str, Any]) -> list[str]:
     predicted = [predicted] if isinstance(predicted, str) else list(predicted)
     for name in (*predicted, *(columns[role] for role in ("target", "model", "id", "cluster"))):
         if name is not None and (not isinstance(name, str) or "*" in name):
-            raise ValueError(f"compare takes names of single columns, without *, got {name!r}")
+            raise ValueError(
+                f"compare takes names of single columns, without *, such as two columns (--preds old new), got {name!r}"
+            )
     if len(predicted) > 2:
         raise ValueError(f"compare takes one column of predictions or two, got {first_names(predicted)}")
     return predicted

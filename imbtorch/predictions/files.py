@@ -255,7 +255,7 @@ def in_memory(columns: Mapping[str, Any], like: Any) -> Relation:
 
 
 class Reader(NamedTuple):
-    """How DuckDB reads one file: its kind, options, columns, and those of lists or with a space before each cell."""
+    """Arguments for one file: kind, options of DuckDB, columns, and those of lists or with a space before each cell."""
 
     kind: str
     options: str

@@ -22,6 +22,15 @@ def merge_results(*paths: str | PathLike[str]) -> ReportResult:
 
     Raises:
         ValueError: for files of different settings, and as :func:`imbtorch.open_result`.
+
+    >>> import imbtorch, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     paths = [f"{folder}/{shard}.json" for shard in range(2)]
+    ...     imbtorch.report(target=[0, 1], preds=[0, 1]).to_json(paths[0])
+    ...     imbtorch.report(target=[0, 1, 1], preds=[1, 1, 0]).to_json(paths[1])
+    ...     merge_results(*paths).counts
+    tensor([[1, 1],
+            [1, 2]])
     """
     files = [contents(path)[0] for path in paths]
     settings = [each["settings"] | {"class_names": each["class_names"]} for each in files]

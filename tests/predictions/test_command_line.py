@@ -384,8 +384,7 @@ def test_warnings_are_lines_of_text(old, capsys):
 
 
 def test_the_commands_of_the_guide_print_what_it_shows(tmp_path, monkeypatch, capsys):
-    guide = (Path(__file__).parents[2] / "examples" / "README.md").read_text(encoding="utf-8")
-    section = guide.partition("\n## After training\n")[2].partition("\n## ")[0]
+    section = (Path(__file__).parents[2] / "examples" / "predictions.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     program = re.search(r"```python\n(import csv.*?)```", section, re.DOTALL)[1]
     exec(compile(program, "guide", "exec"), {"__name__": "guide"})

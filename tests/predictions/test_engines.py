@@ -1,4 +1,4 @@
-"""Frames of real engines, eager and lazy: the same counts, table and signature as the columns in memory."""
+"""A theme of several modules: frames of real engines give the counts, table and signature of columns in memory."""
 
 import importlib
 import os

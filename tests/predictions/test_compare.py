@@ -1,0 +1,122 @@
+"""Comparisons of saved predictions in every layout, held against arrays and scikit-learn."""
+
+import importlib
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import torch
+from rooms import command_line
+
+import imbtorch
+from imbtorch.statistics import compare_predictions, paired_compare
+
+pyarrow = pytest.importorskip("pyarrow", reason="needs imbtorch[files]")
+pytest.importorskip("duckdb", reason="needs imbtorch[files]")
+
+RNG = np.random.default_rng(11)
+SIZE = 300
+NAMES = np.array(["cat", "dog", "emu"])
+T = RNG.choice(3, SIZE, p=[0.6, 0.3, 0.1])
+OLD, NEW = (np.where(RNG.random(SIZE) < share, RNG.integers(3, size=SIZE), T) for share in (0.2, 0.3))
+PATIENT = RNG.integers(40, size=SIZE)
+Y = (T == 2).astype(int)
+SCORES = np.clip(0.5 * Y[:, None] + 0.6 * RNG.random((SIZE, 2)), 0, 1)
+IDS = np.array([f"image {at:03}" for at in range(SIZE)])
+
+
+def seed():
+    return torch.Generator().manual_seed(0)
+
+
+def text(path, **columns):
+    """Write a CSV file and return its path."""
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def parquet(path, **columns):
+    """Write a Parquet file and return its path."""
+    importlib.import_module("pyarrow.parquet").write_table(pyarrow.table(columns), path)
+    return str(path)
+
+
+def layouts(folder):
+    """Yield the sources and arguments of one comparison in every layout."""
+    columns = {"label": NAMES[T], "old": NAMES[OLD], "new": NAMES[NEW], "image": IDS, "patient": PATIENT}
+    both = {"target": "label", "preds": ["old", "new"], "cluster": "patient"}
+    yield (columns,), both
+    yield (text(folder / "both.csv", **columns),), both
+    yield (parquet(folder / "both.parquet", **columns),), both
+    one = {"target": "label", "preds": "pred", "cluster": "patient"}
+    base = {"label": NAMES[T], "image": IDS, "patient": PATIENT}
+    files = [
+        [write(folder / f"{name}.{kind}", **base, pred=NAMES[each]) for name, each in (("old", OLD), ("new", NEW))]
+        for kind, write in (("csv", text), ("parquet", parquet))
+    ]
+    yield files[0], one
+    yield (files[0][0], files[1][1]), one
+    order = RNG.permutation(SIZE)
+    turned = text(folder / "turned.csv", image=IDS[order], pred=NAMES[NEW[order]])
+    yield (files[1][0], turned), one | {"id": "image"}
+    twice = {name: np.concatenate([each, each]) for name, each in base.items()}
+    long = {"pred": np.concatenate([NAMES[OLD], NAMES[NEW]]), "run": np.repeat(["v1", "v2"], SIZE)}
+    yield (text(folder / "long.csv", **twice, **long),), one | {"model": "run"}
+
+
+def test_all_layouts_give_the_comparison_of_arrays(tmp_path):
+    arrays = [torch.from_numpy(each) for each in (NEW, OLD, T)]
+    expected = paired_compare(
+        "balanced_accuracy", *arrays, 3, cluster=torch.from_numpy(PATIENT), generator=seed()
+    ).difference
+    gain = sklearn.metrics.balanced_accuracy_score(T, NEW) - sklearn.metrics.balanced_accuracy_score(T, OLD)
+    assert expected.estimate.item() == pytest.approx(gain)
+    for number, (sources, given) in enumerate(layouts(tmp_path)):
+        found = compare_predictions(*sources, **given, measure="balanced_accuracy", generator=seed()).difference
+        for name in ("estimate", "low", "high"):
+            assert getattr(found, name).item() == pytest.approx(getattr(expected, name).item()), number
+
+
+@pytest.mark.parametrize("measure", ["auc", "average_precision", "f1"])
+@pytest.mark.parametrize("cluster", [None, "patient"])
+def test_scores_are_compared_by_areas_or_at_a_threshold(measure, cluster, tmp_path):
+    path = text(tmp_path / "s.csv", y=Y, a=SCORES[:, 0], b=SCORES[:, 1], patient=PATIENT)
+    given = {"target": "y", "scores": ["a", "b"], "threshold": 0.4, "cluster": cluster}
+    found = compare_predictions(path, **given, measure=measure, generator=seed()).difference
+    metric = {"auc": sklearn.metrics.roc_auc_score, "average_precision": sklearn.metrics.average_precision_score}
+    values = SCORES if measure in metric else SCORES > 0.4
+    old, new = (metric.get(measure, sklearn.metrics.f1_score)(Y, each) for each in values.T)
+    assert found.estimate.item() == pytest.approx(new - old, abs=1e-9)
+    parts = [torch.from_numpy(each if measure in metric else each.astype(int)) for each in (values[:, 1], values[:, 0])]
+    more = {} if measure in metric else {"num_classes": 2}
+    if cluster is not None:
+        more["cluster"] = torch.from_numpy(PATIENT)
+    expected = paired_compare(measure, *parts, torch.from_numpy(Y), **more, generator=seed())
+    assert found.low.item() == pytest.approx(expected.difference.low.item(), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--preds", "old,new"], "new - old:"),
+        (["--preds", "old", "new"], "new - old:"),
+        (["--preds", "*"], "--preds old new"),
+        (["--preds", "old"], "two columns of predictions"),
+        (["--preds", "old", "new", "label"], "one column of predictions or two"),
+        (["--scores", "old", "new"], "--positive"),
+        (["--preds", "old", "new", "--model", "label"], "must name two models"),
+    ],
+)
+def test_the_command_takes_two_columns_of_a_file(words, said, tmp_path, capsys):
+    path = text(tmp_path / "both.csv", label=NAMES[T], old=NAMES[OLD], new=NAMES[NEW])
+    code = command_line.main(["compare", path, "--target", "label", *words, "--measure", "f1", "--margin", ".01"])
+    shown = capsys.readouterr()
+    assert said in (shown.err if code == 2 else shown.out)
+    assert (code == 2) == ("new - old" not in said)
+
+
+def test_heads_in_other_scripts_are_read(tmp_path):
+    """Also the bytes that Latin-1 does not have."""
+    path = text(tmp_path / "x.csv", **{"label": ["猫", "x"], "预测": ["猫", "猫"]})
+    assert imbtorch.report(path, target="label", preds="预测").counts.tolist() == [[0, 1], [0, 1]]
