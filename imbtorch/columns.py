@@ -114,7 +114,7 @@ class Rules:
     class_names: Sequence[Any] | Mapping[Any, Any] | None = None
     positive: Any = None
     task: str | None = None
-    ignore: tuple[Any, ...] = ()
+    ignore: Any = None
     missing: Missing = "raise"
     columns: int | None = None
 
@@ -129,9 +129,15 @@ class Rules:
         given = given.values() if isinstance(given, Mapping) else given
         return list(checked_names([str(each) for each in (given.tolist() if hasattr(given, "tolist") else given)]))
 
+    @cached_property
+    def marks(self) -> tuple[Any, ...]:
+        """Targets whose samples are left out."""
+        given = self.ignore if isinstance(self.ignore, (list, tuple, set)) else [self.ignore]
+        return () if self.ignore is None else tuple(given)
+
     def ignores(self, value: Any) -> bool:
         """Return whether a target marks samples to leave out."""
-        return any(each is value or each == value or read_cell(each) == read_cell(value) for each in self.ignore)
+        return any(each is value or each == value or read_cell(each) == read_cell(value) for each in self.marks)
 
     def word(self, value: Any) -> str | None:
         """Return the class of a value that reads as missing, if it is one."""
@@ -169,7 +175,7 @@ class Classes:
         """Return the index of the class of each level, or :data:`LEFT_OUT` or :data:`IGNORED`."""
         keys = self.keys(column)
         found = np.array([LEFT_OUT if key is None else self.index.get(key, UNKNOWN) for key in keys], dtype=np.int64)
-        if of_target and self.rules.ignore:
+        if of_target and self.rules.marks:
             found[list(map(self.rules.ignores, column.levels))] = IGNORED
         for at in column.held:
             if found[at] == UNKNOWN:
@@ -184,7 +190,7 @@ class Classes:
 
 def without_left_out(columns: Sequence[Column], rules: Rules) -> list[Column]:
     """Return columns, the first of which holds targets, that do not look at the samples which ``rules`` leave out."""
-    if rules.missing != "drop" and not rules.ignore:
+    if rules.missing != "drop" and not rules.marks:
         return list(columns)
     kept = np.ones(len(columns[0].codes), dtype=bool)
     for column in columns:

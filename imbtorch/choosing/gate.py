@@ -127,6 +127,12 @@ def rarest(actual: Tensor, names: Sequence[str]) -> tuple[str, int]:
     return repr(names[place]), int(actual[place])
 
 
+def averaged(called: str, name: str, names: Sequence[str], binary: bool) -> AveragedMeasure:
+    """Return a measure as a report of these classes computes it."""
+    counting = Counting.of("binary") if binary else Counting.of("multiclass", len(names))
+    return directed(resolved(called, name, counting, batched=True))
+
+
 @dataclass
 class PairedModels:
     """Predictions of two models for the same samples, the new one first.
@@ -156,10 +162,9 @@ class PairedModels:
         new, old = self.scores[:2] if self.outcomes is None else self.outcomes.preds
         return torch.equal(new, old)
 
-    def measure(self, called: str, name: str) -> AveragedMeasure:
-        """Return a measure as a report of these classes computes it."""
-        counting = Counting.of("binary") if self.binary else Counting.of("multiclass", len(self.names))
-        return directed(resolved(called, name, counting, batched=True))
+    def measure(self, called: str, name: str) -> AveragedMeasure | str:
+        """Return a measure as a report of these classes computes it; the name of one of scores."""
+        return averaged(called, name, self.names, self.binary) if self.outcomes is not None else name
 
     def compare(
         self,
@@ -174,9 +179,9 @@ class PairedModels:
         With ``times``, as of so many times as many samples with the same shares.
         """
         if self.outcomes is None or isinstance(measure, str):
-            new, old, target = self.scores
             options: dict[str, Any] = {"draws": draws, "level": level, "generator": generator}
-            return paired_compare(str(measure), new, old, target, cluster=self.cluster, **options)
+            new, old, target = self.scores
+            return paired_compare(measure, new, old, target, cluster=self.cluster, **options)
         several = replace(self.outcomes, times=self.outcomes.times * times)
         return compare_outcomes(measure, several, bool(measure.higher_is_better), draws, level, generator)
 

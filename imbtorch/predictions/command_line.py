@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from imbtorch.choosing.comparisons import compare
-from imbtorch.choosing.gate import NOT_WORSE, UNDECIDED, Gate, PairedModels, rarest
-from imbtorch.choosing.paired_scores import SCORE_MEASURES
+from imbtorch.choosing.gate import NOT_WORSE, UNDECIDED, Gate, averaged, rarest
 from imbtorch.columns import Rules
 from imbtorch.intervals.intervals import Interval
 from imbtorch.predictions.compare import paired
@@ -235,27 +234,23 @@ def _reading(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _report(options: argparse.Namespace) -> tuple[int, str]:
-    """Return the text of a report, and write it if a file is named."""
+    """Report the predictions of files."""
     names = ("target", "preds", "scores", "task", "logits", "group", "weight", "frequency", "prevalence", "measures")
     more = {name: getattr(options, name) for name in (*names, "intervals", "rule", "prior")}
     if options.threshold is not None:
         more["threshold"] = options.threshold[0] if len(options.threshold) == 1 else options.threshold
-    result = report(options.file, **more, **_reading(options))
-    if options.json is not None:
-        result.to_json(options.json)
-    return 0, _text(result, options)
+    return 0, _written(report(options.file, **more, **_reading(options)), options)
 
 
 def _merge(options: argparse.Namespace) -> tuple[int, str]:
-    """Return the text of the sum of results, and write it if a file is named."""
-    result = merge_results(*options.file)
+    """Add results of shards."""
+    return 0, _written(merge_results(*options.file), options)
+
+
+def _written(result: ReportResult, options: argparse.Namespace) -> str:
+    """Write a result if a file is named; return the table and the signature in the form that options name."""
     if options.json is not None:
         result.to_json(options.json)
-    return 0, _text(result, options)
-
-
-def _text(result: ReportResult, options: argparse.Namespace) -> str:
-    """Return the table and the signature in the form that options name."""
     table = result.table()
     if options.form == "csv":
         buffer = io.StringIO()
@@ -270,16 +265,15 @@ def _compare(options: argparse.Namespace) -> tuple[int, str]:
     """Return the verdict on two models as exit code and text."""
     if not 0 <= options.margin < math.inf:
         raise ValueError(f"--margin must be a loss of 0 or more, such as .01, got {options.margin:g}")
-    files = [each for each in (options.old, options.new) if each is not None]
-    if len(files) == 2 and all(Path(each).suffix == ".json" for each in files):
-        found = _of_results(open_result(files[0]), open_result(files[1]), options)
+    if options.new is not None and Path(options.old).suffix == Path(options.new).suffix == ".json":
+        found = _of_results(open_result(options.old), open_result(options.new), options)
     elif options.target is None or (options.preds is None and options.scores is None):
         raise ValueError("--target and --preds or --scores name the columns to compare; only two JSON files need none")
     else:
         for name in ("preds", "scores"):
             if getattr(options, name) is not None and len(getattr(options, name)) == 1:
                 setattr(options, name, _names(getattr(options, name)[0]))
-        found = _of_predictions(files, options)
+        found = _of_predictions(options)
     settings = {
         name: getattr(options, name) for name in ("measure", "target", "preds", "scores", "threshold", "positive")
     }
@@ -295,23 +289,21 @@ def _compare(options: argparse.Namespace) -> tuple[int, str]:
     return NOT_WORSE if code == UNDECIDED and options.undecided == "pass" else code, text
 
 
-def _of_predictions(files: Sequence[str], options: argparse.Namespace) -> Gate:
+def _of_predictions(options: argparse.Namespace) -> Gate:
     """Compare two models on the same samples."""
     reading = _reading(options)
-    rules = Rules(reading["class_names"], options.positive, None, tuple(reading["ignore"] or ()), options.missing)
+    rules = Rules(reading["class_names"], options.positive, None, options.ignore, options.missing)
     columns = {name: getattr(options, name) for name in ("target", "preds", "scores", "model", "id", "cluster")}
-    of_scores = options.scores is not None and options.measure in SCORE_MEASURES
-    files_of_both = files[0], files[1] if len(files) > 1 else None
     how = options.encoding, options.decimal, not options.no_head
-    pair = paired(*files_of_both, columns, rules, None if of_scores else options.threshold, options.by_row, how)
-    measure = None if of_scores else pair.measure("--measure", options.measure)
-    _check_margin(options, (0, 1) if measure is None else measure.traits.value_range)
+    pair = paired(options.old, options.new, columns, rules, options.measure, options.threshold, options.by_row, how)
+    measure = pair.measure("--measure", options.measure)
+    _check_margin(options, (0, 1) if isinstance(measure, str) else measure.traits.value_range)
 
     def interval(times: float, draws: int, level: float) -> Interval:
-        return pair.compare(measure or options.measure, level, _generator(), draws, times).difference
+        return pair.compare(measure, level, _generator(), draws, times).difference
 
     few = None if pair.outcomes is None else rarest(pair.outcomes.actual(), pair.names)
-    better = measure is None or bool(measure.higher_is_better)
+    better = isinstance(measure, str) or bool(measure.higher_is_better)
     return Gate(options.margin, interval, pair.samples, better, few, pair.equal, pair.notes())
 
 
@@ -334,7 +326,7 @@ def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespac
     task, names = first.partition(",")[0], tuple(of_old)
     if task == "multilabel":
         raise ValueError("compare takes one class for each sample; compare labels by imbtorch.statistics.compare")
-    measure = PairedModels(names, task == "binary", None).measure("--measure", options.measure)
+    measure = averaged("--measure", options.measure, names, task == "binary")
     _check_margin(options, measure.traits.value_range)
     after, before = new.counts, old.counts
     if not (isinstance(after, torch.Tensor) and isinstance(before, torch.Tensor)):

@@ -12,9 +12,8 @@ import torch
 from imbtorch.choosing.comparisons import Comparison
 from imbtorch.choosing.gate import PairedModels
 from imbtorch.choosing.outcomes import JointOutcomes
-from imbtorch.choosing.paired_scores import SCORE_MEASURES
 from imbtorch.columns import Array, Classes, Column, Missing, Rules, typed, without_left_out
-from imbtorch.deciding.scores import check_scores
+from imbtorch.deciding.scores import AREAS, check_scores
 from imbtorch.predictions.report import opened
 from imbtorch.predictions.samples import ids_of
 from imbtorch.predictions.sources import Arrays, Engine, Source, floats, single
@@ -86,12 +85,10 @@ def compare_predictions(
     >>> print(compare_predictions(columns, measure="recall", target="label", preds=["old", "new"]).difference.estimate)
     tensor(0., dtype=torch.float64)
     """
-    marks = tuple(ignore) if isinstance(ignore, (list, tuple, set)) else () if ignore is None else (ignore,)
-    rules = Rules(class_names, positive, None, marks, missing)
+    rules = Rules(class_names, positive, None, ignore, missing)
     columns = {"target": target, "preds": preds, "scores": scores, "model": model, "id": id, "cluster": cluster}
-    of_scores = scores is not None and measure in SCORE_MEASURES
-    pair = paired(old, new, columns, rules, None if of_scores else threshold, by_row, (encoding, decimal, head))
-    return pair.compare(measure if of_scores else pair.measure("measure", measure), level, generator)
+    pair = paired(old, new, columns, rules, measure, threshold, by_row, (encoding, decimal, head))
+    return pair.compare(pair.measure("measure", measure), level, generator)
 
 
 def paired(
@@ -99,21 +96,12 @@ def paired(
     new: Any,
     columns: Mapping[str, Any],
     rules: Rules,
-    threshold: float | None,
+    measure: str,
+    threshold: float,
     by_row: bool,
     reading: tuple[str | None, str, bool],
 ) -> PairedModels:
-    """Pair the rows of two models.
-
-    Args:
-        old: source of the old model, or of both.
-        new: source of the new model, or None.
-        columns: argument -> columns.
-        rules: how values become classes.
-        threshold: score above which 1 is predicted; None to keep scores.
-        by_row: whether ids may differ.
-        reading: encoding, decimal sign, and whether files have a head.
-    """
+    """Pair the rows of two models; ``reading`` has the encoding, the decimal sign, and whether files have a head."""
     predicted = _columns_of_predictions(columns)
     source = opened(old, [columns["target"], *predicted], *reading)
     roles = {"target": columns["target"], "old": predicted[0], "new": predicted[-1], "cluster": columns["cluster"]}
@@ -130,7 +118,7 @@ def paired(
         source, names = _joined(source, other, roles, columns["id"], by_row)
     source.called |= {name: role for role, name in names.items()}
     if columns["scores"] is not None:
-        return _of_scores(source, names, rules, threshold, columns["id"])
+        return _of_scores(source, names, rules, None if measure in AREAS else threshold, columns["id"])
     found = source.counted([names[role] for role in ROLES if role in names])[0]
     return _of_classes({role: found[name] for role, name in names.items()}, rules, columns["id"])
 

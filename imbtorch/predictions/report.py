@@ -132,9 +132,8 @@ def report(
     else:
         wanted = [each for each in (target, predicted, *more.values()) if isinstance(each, str)]
         given = from_source(opened(source, wanted, encoding, decimal, head), argument, predicted, target, more)
-    marks = tuple(ignore) if isinstance(ignore, (list, tuple, set)) else () if ignore is None else (ignore,)
     with _reading(given.source):
-        samples = Samples(given, Rules(class_names, positive, task, marks, missing), logits)
+        samples = Samples(given, Rules(class_names, positive, task, ignore, missing), logits)
         return _counted(samples, threshold, prevalence, measures, intervals, rule, prior)
 
 
@@ -210,7 +209,8 @@ def _counted(
 ) -> ReportResult:
     """Count all samples, and compute the result."""
     given, scored = samples.given, samples.given.scored
-    _check_order(samples, prevalence, measures)
+    asked = list(measures.values() if isinstance(measures, Mapping) else measures or ())
+    _check_order(samples, prevalence, asked)
     if scored:
         _check_rule(rule, prior, samples, prevalence)
         if rule is not None and threshold != 0.5:
@@ -231,21 +231,13 @@ def _counted(
         prevalence=keyed_by_name(prevalence),
         weighted="weight" in given.more,
         threshold=threshold,
-        state=_layout(samples, measures, own, prevalence),
+        state=_layout(samples, asked, own, prevalence),
     )
     curves = None
     if scored:
-        curves = Curves(
-            samples.task,
-            samples.names,
-            samples.logits,
-            counted.prevalence,
-            samples.rows,
-            "weight" in given.more,
-            "cluster" in given.more,
-            rule,
-            keyed_by_name(prior),
-        )
+        kind = samples.task, samples.names, samples.logits
+        roles = "weight" in given.more, "cluster" in given.more
+        curves = Curves(*kind, counted.prevalence, samples.rows, *roles, rule, keyed_by_name(prior))
     for part in samples.parts():
         counted.update(part.preds, part.target, **part.extra)
         if curves is not None and len(part.target):
@@ -272,20 +264,17 @@ def _without_areas(measures: Any, scored: bool) -> Any:
     return [each for each in measures if each not in AREAS]
 
 
-def _layout(
-    samples: Samples, measures: Any, intervals: bool | Sequence[str], prevalence: Any
-) -> Literal["matrix", "margins"]:
+def _layout(samples: Samples, asked: Sequence[Any], intervals: Any, prevalence: Any) -> Literal["matrix", "margins"]:
     """Return margins for so many classes that their matrix is large, if nothing asked for needs its cells."""
     clustered = {"cluster", "group"} & set(samples.given.more)
     if samples.task != "multiclass" or len(samples.names) ** 2 <= LARGE or intervals or clustered:
         return "matrix"
-    given = measures.values() if isinstance(measures, Mapping) else measures or ()
-    known = [by_any_name().get(each) if isinstance(each, str) else each for each in given]
+    known = [by_any_name().get(each) if isinstance(each, str) else each for each in asked]
     cells = prevalence is not None or any(each is None or needs_matrix(each) for each in known)
     return "matrix" if cells else "margins"
 
 
-def _check_order(samples: Samples, prevalence: Any, measures: Any) -> None:
+def _check_order(samples: Samples, prevalence: Any, asked: Sequence[Any]) -> None:
     """Raise for class shares and measures that need an order which is unclear."""
     classes, names = samples.classes, samples.names
     if classes is None:
@@ -296,8 +285,7 @@ def _check_order(samples: Samples, prevalence: Any, measures: Any) -> None:
             f"positive puts {names[-1]!r} last, so the order of prevalence is unclear; give the shares by class, "
             f"prevalence={{{shares}}}"
         )
-    given = measures.values() if isinstance(measures, Mapping) else measures or ()
-    ordinal = [each for each in given if each in ("macro_averaged_absolute_error", macro_averaged_absolute_error)]
+    ordinal = [each for each in asked if each in ("macro_averaged_absolute_error", macro_averaged_absolute_error)]
     if ordinal and not classes.ordered and len(names) > 2:
         raise ValueError(
             f"macro_averaged_absolute_error needs the order of the classes, which texts do not have; name them in "

@@ -30,23 +30,14 @@ class Part(NamedTuple):
 
 @dataclass
 class Given:
-    """Columns of a source by their roles.
-
-    Attributes:
-        source: columns.
-        target: label -> column; a single column of classes has the label "".
-        preds: label or class -> column of predictions; a single one has the label "".
-        scored: whether predictions are scores.
-        argument: name of the argument of predictions.
-        more: role -> column: group, cluster, weight, frequency.
-    """
+    """Columns of a source by their roles."""
 
     source: Source
-    target: dict[str, str]
-    preds: dict[str, str]
-    scored: bool
-    argument: str
-    more: dict[str, str]
+    target: dict[str, str]  # label -> column; a single column of classes has the label ""
+    preds: dict[str, str]  # label or class -> column of predictions; a single one has the label ""
+    scored: bool  # whether predictions are scores
+    argument: str  # name of the argument of predictions
+    more: dict[str, str]  # group, cluster, weight, frequency -> column
 
     @property
     def labels(self) -> bool:
@@ -137,29 +128,17 @@ def _same_labels(target: dict[str, str], preds: dict[str, str]) -> tuple[dict[st
 
 @dataclass
 class Samples:
-    """Samples of a source, typed.
-
-    Attributes:
-        given: their columns.
-        rules: how values become classes.
-        logits: whether scores are logits.
-        task: task of the metrics.
-        names: names of the classes or labels, in the order of their indices.
-        rows: number of samples.
-        groups: names of groups of samples.
-        classes: classes of single-label samples.
-        notes: what a reader of the results must know.
-    """
+    """Samples of a source, typed."""
 
     given: Given
     rules: Rules
     logits: bool
     task: Task = "multilabel"
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of classes or labels, in the order of their indices
     rows: int = 0
     groups: tuple[str, ...] = ()
-    classes: Classes | None = None
-    notes: list[str] = field(default_factory=list)
+    classes: Classes | None = None  # of single-label samples
+    notes: list[str] = field(default_factory=list)  # what a reader of the results must know
 
     def __post_init__(self) -> None:
         """Set the classes, from all values; labels are typed part by part."""
@@ -233,11 +212,7 @@ class Samples:
     # --- parts ----------------------------------------------------------------------------------------------------
 
     def parts(self) -> Iterator[Part]:
-        """Yield all samples, some at a time.
-
-        Raises:
-            ValueError: for values that are no classes, scores or weights.
-        """
+        """Yield all samples, some at a time; raise for values that are no classes, scores or weights."""
         given, start, one_hot = self.given, 0, self.given.labels and self.rules.task is None
         for columns, arrays in self._batches():
             target = self._codes(columns, [given.target[name] for name in self.names] if given.labels else [], True)
@@ -245,16 +220,16 @@ class Samples:
             preds = self._scores(arrays, start) if given.scored else self._codes(columns, self._preds, False)
             extra = self._extra(columns, arrays, times)
             there = ~np.isnan(preds) if given.scored else preds >= 0
-            keep = (extra["group"] >= 0) if "group" in extra else np.ones(len(target), dtype=bool)
+            keep = extra.get("group", np.zeros(len(target))) >= 0
             for each in (target >= 0, there):
-                keep = keep & (each if each.ndim == 1 else each.all(-1))
+                keep &= each.reshape(len(each), -1).all(1)
             ignored = (target == IGNORED).reshape(len(target), -1).any(1)
             ones = np.ones(len(keep)) if times is None else times
             self._left_out += ones[~keep & ~ignored].sum(), ones[ignored].sum()
             start += len(keep)
             if not keep.all():
-                preds, target = preds[keep], target[keep]
-                extra = {name: each[keep] for name, each in extra.items()}
+                preds, target, *some = (each[keep] for each in (preds, target, *extra.values()))
+                extra = dict(zip(extra, some, strict=True))
             if given.scored:
                 called, whole = given.argument, not given.labels
                 preds = check_scores(preds, self.names, called, self.logits, whole, start - len(keep))
@@ -264,9 +239,9 @@ class Samples:
                     "every row of target holds one 1, as one-hot codes of single classes do: pass their indices, "
                     "target.argmax(1), as target; or task='multilabel' if they are labels of which each row has one"
                 )
-            tensors = {name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in extra.items()}
-            first, second = (torch.from_numpy(np.ascontiguousarray(each)) for each in (preds, target))
-            yield Part(first, second, tensors)
+            all_arrays = {"preds": preds, "target": target, **extra}
+            tensors = {name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in all_arrays.items()}
+            yield Part(tensors.pop("preds"), tensors.pop("target"), tensors)
         for number, why in zip(self._left_out, ("a value is missing", "ignore names their target"), strict=True):
             self.notes += [f"rows left out because {why}: {number:,.10g}"] if number else []
 
@@ -364,7 +339,7 @@ def ids_of(column: Column) -> Array:
 def _name_of_group(value: Any, rules: Rules) -> str | None:
     """Return the name of a group of samples, None if it is missing."""
     found = id_of(value)
-    return "missing" if found is None and rules.missing == "class" else None if found is None else str(found)
+    return str(found) if found is not None else "missing" if rules.missing == "class" else None
 
 
 def _names_of_groups(column: Column, rules: Rules) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from torch import Tensor, bfloat16
 
-from imbtorch.columns import WHOLE, Array, Column, read_cell
+from imbtorch.columns import EXACT, WHOLE, Array, Column, read_cell
 from imbtorch.suggestions import did_you_mean, first_names
 
 Batch: TypeAlias = tuple[dict[str, Column], dict[str, Array]]
@@ -24,16 +24,10 @@ BATCH = 500_000  # rows of a batch
 
 @dataclass
 class Source:
-    """Columns of predictions.
+    """Columns of predictions."""
 
-    Attributes:
-        called: column -> its role, for errors.
-        notes: what a reader of the results must know about the source.
-        names: names of all columns.
-    """
-
-    called: dict[str, str] = field(default_factory=dict, kw_only=True)
-    notes: list[str] = field(default_factory=list, kw_only=True)
+    called: dict[str, str] = field(default_factory=dict, kw_only=True)  # column -> its role, for errors
+    notes: list[str] = field(default_factory=list, kw_only=True)  # what a reader of the results must know
 
     @cached_property
     def names(self) -> list[str]:
@@ -62,7 +56,7 @@ class Arrays(Source):
     """Columns in memory."""
 
     columns: dict[str, Any]
-    _read: dict[str, Column] = field(default_factory=dict)
+    _read: dict[str, Column] = field(default_factory=dict)  # columns that were read
 
     @property
     def names(self) -> list[str]:
@@ -146,23 +140,18 @@ def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str
             f"{source.call(most)} ({most}) has more than {MOST_GROUPS:,} different values beside the other "
             "columns; it looks like an id, not like classes; name another column"
         )
-    if times.sum() >= 2**53:
-        raise ValueError(
-            "there are 2**53 rows or more, which floating numbers cannot count; report parts and merge them"
-        )
+    uncounted = "which floating numbers cannot count; report parts and merge them"
+    if times.sum() >= EXACT:
+        raise ValueError(f"there are 2**53 rows or more, {uncounted}")
     find = getattr(source, "find", None)
-    for name, found in columns.items():
-        where = None if find is None else partial(find, name)
-        columns[name] = replace(found, times=times, find=where)
+    columns = {name: replace(each, times=times, find=find and partial(find, name)) for name, each in columns.items()}
     if sums is None:
         return columns, {}
     least, filled, totals = (np.array(listed(name), dtype=np.float64) for name in (LEAST, FILLED, SUM))
     if not (filled == times).all() or not (least >= 0).all() or not np.isfinite(totals).all():
         raise ValueError(f"{source.call(sums)} must be finite and not negative, without missing values")
-    if totals.sum() >= 2**53 and source.called.get(sums) == "frequency":
-        raise ValueError(
-            "frequency sums to 2**53 or more, which floating numbers cannot count; report parts and merge them"
-        )
+    if totals.sum() >= EXACT and source.called.get(sums) == "frequency":
+        raise ValueError(f"frequency sums to 2**53 or more, {uncounted}")
     return columns, {sums: totals}
 
 
@@ -200,16 +189,12 @@ def as_array(name: str, given: Any) -> Array:
         raise ValueError(f"{name} has no value in row {int(masked[0][0])} ({len(masked)} values are masked)")
     if found.dtype.kind == "U" and listed:
         return np.array(given, dtype=object)
-    return _of_objects(name, found)
-
-
-def _of_objects(name: str, given: Array) -> Array:
-    """Convert lists to rows, and objects that are floats to floats."""
-    if given.dtype != object or given.ndim != 1 or not len(given):
-        return given
-    if isinstance(given[0], (list, tuple, np.ndarray)):
-        return as_array(name, list(map(list, given)))
-    return given.astype(float) if type(given[0]) is float and set(map(type, given)) == {float} else given
+    if found.dtype == object and found.ndim == 1 and len(found):
+        if isinstance(found[0], (list, tuple, np.ndarray)):
+            return as_array(name, list(map(list, found)))
+        if type(found[0]) is float and set(map(type, found)) == {float}:
+            return found.astype(float)
+    return found
 
 
 def floats(called: str, given: Array, start: int) -> Array:
@@ -238,12 +223,7 @@ def floats(called: str, given: Array, start: int) -> Array:
 
 
 def column_of(name: str, given: Any) -> Column:
-    """Find the different values of a column.
-
-    Raises:
-        ValueError: for no values, and several columns.
-        TypeError: for values that cannot be compared.
-    """
+    """Find the different values of a column; raise for none, several columns, and values that cannot be compared."""
     order, values = _order(given), as_array(name, given)
     if values.ndim != 1:
         raise ValueError(f"{name} must be one column, [N], got the shape {list(values.shape)}")
@@ -256,8 +236,7 @@ def column_of(name: str, given: Any) -> Column:
             known = np.bincount(shifted).nonzero()[0]
             place = np.zeros(most - least + 1, dtype=np.int64)
             place[known] = np.arange(len(known))
-            levels = (known + least).tolist()
-            return Column(name, [bool(each) for each in levels] if values.dtype.kind == "b" else levels, place[shifted])
+            return Column(name, (known + least).astype(values.dtype).tolist(), place[shifted])
     if values.dtype.kind in "iubf" and order is None:
         unique, codes = np.unique(values, return_inverse=True)
         return Column(name, unique.tolist(), codes)
@@ -288,15 +267,8 @@ def _order(given: Any) -> list[Any] | None:
 def chosen(source: Source, argument: str, given: Any, but: Sequence[str] = ()) -> dict[str, str]:
     """Return label -> column for the columns that an argument names; a single column has the label "".
 
-    Args:
-        source: columns.
-        argument: name of the argument, for errors.
-        given: name, pattern with * and ?, sequence of names, or mapping of label to name.
-        but: columns that no pattern means, since other arguments name them.
-
-    Raises:
-        ValueError: for names that the source does not have.
-        TypeError: for anything else.
+    A name, a pattern with * and ?, a sequence of names, or a mapping of label to name is given. No pattern means the
+    columns ``but``, which other arguments name.
     """
     if isinstance(given, (list, tuple)) and len(given) == 1:
         given = given[0]
@@ -342,11 +314,7 @@ def _known(source: Source, argument: str, name: Any) -> str:
 
 
 def by_class(columns: Mapping[str, str], classes: Sequence[str], argument: str) -> list[str]:
-    """Return the column of each class, in their order: of the same name, but for a common beginning.
-
-    Raises:
-        ValueError: for columns of no class, and classes without a column.
-    """
+    """Return the column of each class, in their order: of the same name, but for a common beginning."""
     labels = list(columns)
     for start in range(min(map(len, labels)) + 1):
         if len({label[:start] for label in labels}) > 1:
