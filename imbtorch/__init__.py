@@ -20,9 +20,10 @@ from imbtorch.metrics.catalogue import *
 from imbtorch.metrics.catalogue import __all__ as _catalogue
 from imbtorch.metrics.hand_till import HandTill
 from imbtorch.metrics.single import ConfusionMatrix, ConfusionMatrixMetric
+from imbtorch.predictions.merge import merge_results
 from imbtorch.predictions.report import report
 from imbtorch.reports.groups import shot_groups
-from imbtorch.reports.opened import merge_results, open_result
+from imbtorch.reports.opened import open_result
 from imbtorch.reports.report import ImbalanceReport
 from imbtorch.sampler import ExactBatchSampler
 from imbtorch.suggestions import PUBLIC_MODULES as _PUBLIC_MODULES

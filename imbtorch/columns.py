@@ -15,8 +15,7 @@ from imbtorch.compat import warn_caller
 from imbtorch.metrics.shared_result import checked_names
 from imbtorch.suggestions import did_you_mean, first_names
 
-Array: TypeAlias = Any
-"""NumPy array of any dtype; the type checker would ask for one."""
+Array: TypeAlias = Any  # NumPy array; the type checker would ask for a dtype
 Missing: TypeAlias = Literal["raise", "drop", "class"]
 WHOLE = np.iinfo(np.int64)
 EXACT = 2**53  # up to which floating numbers hold every integer
@@ -60,25 +59,17 @@ def read_cell(value: Any) -> Cell:
 
 def _number(number: Decimal, value: Any) -> Cell:
     """Return a whole number or a fraction; floating numbers that skip integers are too large for a class."""
-    if number.is_infinite() or number.adjusted() > 30:
+    if number.is_infinite() or number.adjusted() > 30 or (isinstance(value, float) and abs(number) > EXACT):
         return Cell("whole", WHOLE.max + 1)
-    if number != number.to_integral_value():
-        return Cell("fraction", value)
-    return Cell("whole", WHOLE.max + 1 if isinstance(value, float) and abs(number) > EXACT else int(number))
+    return Cell("whole", int(number)) if number == number.to_integral_value() else Cell("fraction", value)
 
 
 @dataclass(frozen=True)
 class Column:
     """Values of samples, or of groups of equal samples: the different ones, and the place of each.
 
-    Attributes:
-        name: name for errors.
-        levels: different values, in their order if it is known.
-        codes: int64 ``[N]`` place of each value among them.
-        times: ``[N]`` number of samples of each group; None for single samples.
-        ordered: whether the levels have an order.
-        find: function that tells where a level occurs first, such as ``" in row 3 of a.csv"``; None if nobody knows.
-        kept: ``[N]`` bools of the samples that are not left out; None for all.
+    ``codes`` are the places ``[N]`` of the values among the different ones, ``times`` the numbers of samples of groups,
+    ``kept`` bools of the samples that are not left out; ``find`` says where a level occurs first.
     """
 
     name: str
@@ -88,10 +79,6 @@ class Column:
     ordered: bool = False
     find: Callable[[Any], str] | None = None
     kept: Array | None = None
-
-    def __len__(self) -> int:
-        """Return the number of samples or groups."""
-        return len(self.codes)
 
     def where(self, places: Sequence[int]) -> str:
         """Return a text that says where some levels occur first, and in how many rows."""
@@ -104,13 +91,12 @@ class Column:
     @cached_property
     def cells(self) -> list[Cell]:
         """Meanings of the levels; raises a TypeError for a level that is no class."""
-        found = []
-        for at, each in enumerate(self.levels):
-            try:
-                found.append(read_cell(each))
-            except TypeError as error:  # noqa: PERF203
-                text = f"{self.name} must hold strings, integers or booleans, {error}{self.where([at])}; convert them"
-                raise TypeError(text) from None
+        found: list[Cell] = []
+        try:
+            found.extend(map(read_cell, self.levels))
+        except TypeError as error:
+            text = f"{self.name} must hold strings, integers or booleans, {error}{self.where([len(found)])}"
+            raise TypeError(f"{text}; convert them") from None
         return found
 
     @cached_property
@@ -118,18 +104,12 @@ class Column:
         """Places of the levels that occur among the samples that are kept."""
         kept = slice(None) if self.kept is None else self.kept
         times = None if self.times is None else self.times[kept]
-        return [int(at) for at in np.flatnonzero(np.bincount(self.codes[kept], times, len(self.levels)) > 0)]
-
-
-# --- classes ----------------------------------------------------------------------------------------------------------
+        return list(np.flatnonzero(np.bincount(self.codes[kept], times, len(self.levels)) > 0).tolist())
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Arguments that decide how values become classes; :func:`imbtorch.report` documents them.
-
-    ``columns`` is the number of columns of scores without names.
-    """
+    """Arguments of a report that decide the classes, and the number of columns of scores without names."""
 
     class_names: Sequence[Any] | Mapping[Any, Any] | None = None
     positive: Any = None
@@ -140,22 +120,18 @@ class Rules:
 
     @cached_property
     def names(self) -> list[str] | None:
-        """Names of the classes; raises a TypeError for anything but a sequence."""
+        """Names of the classes."""
         given: Any = self.class_names
         if given is None:
             return None
         if isinstance(given, str) or not isinstance(given, Iterable):
-            raise TypeError(
-                f"class_names must be a sequence in the order of the classes, such as a list, got {given!r}"
-            )
+            raise TypeError(f"class_names must be a sequence in the order of the classes, like a list, got {given!r}")
         given = given.values() if isinstance(given, Mapping) else given
         return list(checked_names([str(each) for each in (given.tolist() if hasattr(given, "tolist") else given)]))
 
     def ignores(self, value: Any) -> bool:
         """Return whether a target marks samples to leave out."""
-        return bool(self.ignore) and any(
-            each is value or each == value or read_cell(each) == read_cell(value) for each in self.ignore
-        )
+        return any(each is value or each == value or read_cell(each) == read_cell(value) for each in self.ignore)
 
     def word(self, value: Any) -> str | None:
         """Return the class of a value that reads as missing, if it is one."""
@@ -165,17 +141,10 @@ class Rules:
 
 @dataclass
 class Classes:
-    """Classes of targets and predictions, and the index of each value.
+    """Classes of targets and predictions, and the index of each.
 
-    Attributes:
-        rules: arguments that decided.
-        kind: type of the classes.
-        names: their names, in the order of their indices.
-        index: index of each class.
-        binary: whether the last of two classes is the positive one.
-        swapped: whether ``positive`` put the first of two classes last.
-        ordered: whether their order is known rather than alphabetical.
-        notes: what a reader of the table must know.
+    Of two ``binary`` classes the last one is positive, and they are ``swapped`` if ``positive`` put the first one last.
+    ``ordered`` says whether the order is more than alphabetical. A reader of the table must know the ``notes``.
     """
 
     rules: Rules
@@ -189,21 +158,15 @@ class Classes:
 
     def keys(self, column: Column) -> list[Any]:
         """Return the class of each level: a text, or the integer for integers and booleans; None if it is missing."""
-
-        def key(value: Any, cell: Cell) -> Any:
-            if cell.kind == "missing":
-                return self.rules.word(value)
-            return cell.value if self.kind != "strings" or not isinstance(value, str) else value
-
-        found = map(key, column.levels, column.cells)
-        return [str(each) if self.kind == "strings" and each is not None else each for each in found]
+        found: list[Any] = []
+        for value, cell in zip(column.levels, column.cells, strict=True):
+            text = value if isinstance(value, str) else str(cell.value)
+            key = text if self.kind == "strings" else cell.value
+            found.append(self.rules.word(value) if cell.kind == "missing" else key)
+        return found
 
     def table(self, column: Column, of_target: bool) -> Array:
-        """Return the index of the class of each level, or :data:`LEFT_OUT` or :data:`IGNORED`.
-
-        Raises:
-            ValueError: for a level that is no class.
-        """
+        """Return the index of the class of each level, or :data:`LEFT_OUT` or :data:`IGNORED`."""
         keys = self.keys(column)
         found = np.array([LEFT_OUT if key is None else self.index.get(key, UNKNOWN) for key in keys], dtype=np.int64)
         if of_target and self.rules.ignore:
@@ -223,12 +186,10 @@ def without_left_out(columns: Sequence[Column], rules: Rules) -> list[Column]:
     """Return columns, the first of which holds targets, that do not look at the samples which ``rules`` leave out."""
     if rules.missing != "drop" and not rules.ignore:
         return list(columns)
-    kept = np.ones(len(columns[0]), dtype=bool)
+    kept = np.ones(len(columns[0].codes), dtype=bool)
     for column in columns:
-        out = [
-            cell.kind == "missing" and rules.word(each) is None
-            for each, cell in zip(column.levels, column.cells, strict=True)
-        ]
+        pairs = zip(column.levels, column.cells, strict=True)
+        out = [cell.kind == "missing" and rules.word(each) is None for each, cell in pairs]
         if column is columns[0]:
             out = [left or rules.ignores(each) for left, each in zip(out, column.levels, strict=True)]
         kept &= ~np.array(out)[column.codes] | (rules.missing != "drop" and column is not columns[0])
@@ -236,24 +197,17 @@ def without_left_out(columns: Sequence[Column], rules: Rules) -> list[Column]:
 
 
 def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
-    """Decide the classes from all values of targets and predictions.
-
-    Args:
-        target: true classes.
-        preds: predicted classes of each model; none for scores.
-        rules: arguments that decide.
-
-    Raises:
-        ValueError: for missing values, fractions, values with two readings, and fewer than two classes.
-        TypeError: for values that are no classes, and classes of different types.
-    """
+    """Decide the classes from all values of targets, and of the predictions of each model; none for scores."""
     columns = [target, *preds]
     places = [_checked(column, rules, column is target) for column in columns]
     if not places[0]:
         raise ValueError(f"{target.name} holds no class; all rows are missing, or left out by ignore")
     found = [(column, at) for column, some in zip(columns, places, strict=True) for at in some]
-    classes = Classes(rules, "strings" if _are_named(found, rules) else _kind(columns, places))
-    keys = [[classes.keys(column)[at] for at in some] for column, some in zip(columns, places, strict=True)]
+    kinds = {column.cells[at].kind for column, at in found}
+    texts = {column.levels[at] if isinstance(column.levels[at], str) else "" for column, at in found}
+    are_names = "missing" in kinds or ("fraction" in kinds and texts <= set(rules.names or ()))
+    classes = Classes(rules, "strings" if are_names else _kind(columns, places))
+    keys = [[key[at] for at in some] for key, some in zip(map(classes.keys, columns), places, strict=True)]
     present, predicted = list(dict.fromkeys(keys[0])), {key for some in keys[1:] for key in some}
     if classes.kind == "integers":
         _check_integers(found)
@@ -263,10 +217,10 @@ def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
     _check_marks(target, classes, places[0], predicted)
     if any(column.ordered for column in columns):
         present, classes.ordered = _ordered(classes, [column for column in columns if column.ordered]), True
-    elif classes.kind != "strings" or rules.missing != "class":
-        present = sorted(present)
     else:
-        present = sorted(present, key=lambda name: (0, float(name), "") if NUMBER.fullmatch(name) else (1, 0.0, name))
+        present.sort()
+        if classes.kind == "strings" and rules.missing == "class":  # numbers first, by value
+            present.sort(key=lambda name: float(name) if NUMBER.fullmatch(name) else float("inf"))
     _finish(classes, present, target)
     return classes
 
@@ -279,37 +233,27 @@ def _checked(column: Column, rules: Rules, of_target: bool) -> list[int]:
         words = sorted({column.levels[at].strip() for at in missing if isinstance(column.levels[at], str)} - {""})
         written = f" written as {first_names(list(map(repr, words)))}" if words else ""
         named = f"class_names= that holds {words[0]!r}, or " if words else ""
-        raise ValueError(
-            f"{column.name} has no value{column.where(missing)}{written}; missing='drop' leaves such rows out; {named}"
-            "missing='class' makes a class of them"
-        )
-    return [at for at in held if at not in missing]
-
-
-def _are_named(found: Sequence[tuple[Column, int]], rules: Rules) -> bool:
-    """Return whether values are texts because a missing value is a class, or class_names holds all of them."""
-    kinds = {column.cells[at].kind for column, at in found}
-    texts = {column.levels[at] if isinstance(column.levels[at], str) else "" for column, at in found}
-    return "missing" in kinds or ("fraction" in kinds and texts <= set(rules.names or ()))
+        text = f"{column.name} has no value{column.where(missing)}{written}; missing='drop' leaves such rows out"
+        raise ValueError(f"{text}; {named}missing='class' makes a class of them")
+    return sorted({*held}.difference(missing))
 
 
 def _kind(columns: Sequence[Column], places: Sequence[Sequence[int]]) -> Literal["strings", "integers", "booleans"]:
     """Return the type of all classes; raise for fractions and mixed types."""
-    kinds = [{column.cells[at].kind for at in some} for column, some in zip(columns, places, strict=True)]
-    alike = [some for some in kinds if some]
-    if all(some in ({"boolean"}, {"whole"}) for some in alike):
-        held = {column.cells[at].value for column, some in zip(columns, places, strict=True) for at in some}
-        if {"boolean"} not in alike or held <= {0, 1}:
-            return "booleans" if kinds[0] == {"boolean"} else "integers"
-    texts = [{isinstance(column.levels[at], str) for at in some} for column, some in zip(columns, places, strict=True)]
-    for column, some, found, types in zip(columns, places, kinds, texts, strict=True):
+    pairs = list(zip(columns, places, strict=True))
+    kinds = [{column.cells[at].kind for at in some} for column, some in pairs]
+    if all(some in (set(), {"boolean"}, {"whole"}) for some in kinds) and (
+        {"boolean"} not in kinds or {column.cells[at].value for column, some in pairs for at in some} <= {0, 1}
+    ):
+        return "booleans" if kinds[0] == {"boolean"} else "integers"
+    texts = [{isinstance(column.levels[at], str) for at in some} for column, some in pairs]
+    for (column, some), found, types in zip(pairs, kinds, texts, strict=True):
         if "fraction" in found and found <= {"fraction", "whole"}:
             at = next(at for at in some if column.cells[at].kind == "fraction")
             remedy = "pass integers or strings, or name all classes by class_names=[...]"
             remedy = remedy if column is columns[0] else "if these are scores, pass them as scores="
-            raise ValueError(
-                f"{column.name} holds {column.levels[at]!s}{column.where([at])}, which is no class; {remedy}"
-            )
+            where = column.where([at])
+            raise ValueError(f"{column.name} holds {column.levels[at]}{where}, which is no class; {remedy}")
         if len(types) > 1:
             first = isinstance(column.levels[int(column.codes[0])], str)
             at = next(at for at in some if isinstance(column.levels[at], str) != first)
@@ -335,18 +279,17 @@ def _check_integers(found: Sequence[tuple[Column, int]]) -> None:
             some = forms.setdefault(number, {})
             some[bool(re.match(r"[+-]?0[0-9]", text.strip()))] = text
             if len(some) > 1:
-                both = f"the classes {some[False]!r} and {some[True]!r} differ by leading zeros only"
-                raise ValueError(f"{both}; write them alike")
+                raise ValueError(f"{some[False]!r} and {some[True]!r} differ by leading zeros only; write them alike")
 
 
 def _check_marks(target: Column, classes: Classes, places: Sequence[int], predicted: set[Any]) -> None:
     """Raise for targets that look like marks of samples to ignore: no prediction holds them, beside proper classes."""
-    keys, names = classes.keys(target), classes.rules.names or ()
-    alone = [at for at in places if keys[at] not in predicted and str(keys[at]) not in names]
+    keys, known = classes.keys(target), predicted | set(classes.rules.names or ())
+    alone = [at for at in places if keys[at] not in known and str(keys[at]) not in known]
     marks = [at for at in alone if not re.search(r"\w", str(keys[at]))]
     if classes.kind == "integers":
         marks = [at for at in alone if keys[at] in MARKS]
-        rest = {keys[at] for at in places if at not in marks} | predicted
+        rest = {keys[at] for at in places}.difference(MARKS) | predicted
         marks = marks if rest and min(rest) >= 0 and max(rest) < max(MARKS) - 1 else []
     for at in marks[:1]:
         raise ValueError(
@@ -358,13 +301,12 @@ def _check_marks(target: Column, classes: Classes, places: Sequence[int], predic
 def _ordered(classes: Classes, columns: Sequence[Column]) -> list[Any]:
     """Return the classes in the order of the types of some columns; raise if these differ."""
     order = classes.keys(max(columns, key=lambda column: len(column.levels)))
+    places = {key: at for at, key in enumerate(order)}
     for column in columns:
-        ranks = [order.index(key) if key in order else -1 for key in classes.keys(column)]
+        ranks = [places.get(key, -1) for key in classes.keys(column)]
         if -1 in ranks or ranks != sorted(ranks):
             held = f"{first_names(list(map(str, order)))} and {first_names(list(map(str, column.levels)))}"
-            raise ValueError(
-                f"columns order their categories differently, {held}; name all classes by class_names=[...]"
-            )
+            raise ValueError(f"columns order their categories differently, {held}; name all by class_names=[...]")
     return order
 
 
@@ -405,38 +347,32 @@ def _order(classes: Classes, present: list[Any]) -> tuple[list[Any], list[str]]:
 
 def _check_texts(names: Sequence[str], by_place: bool) -> None:
     """Raise if columns have no names and no natural order; warn of texts that differ only in how they are written."""
-    natural = sorted(
-        names, key=lambda name: [(int(p), "") if p.isdecimal() else (0, p) for p in re.split(r"(\d+)", name)]
-    )
+    parts = {name: [(int(p), "") if p.isdecimal() else (0, p) for p in re.split(r"(\d+)", name)] for name in names}
+    natural = sorted(names, key=parts.__getitem__)
     if by_place and natural != names:
-        raise ValueError(
-            f"the columns of scores have no names, and the classes sort as {first_names(names)}, not as "
-            f"{first_names(natural)}; name the columns (a frame or mapping), or the classes by class_names=[...]"
-        )
+        text = f"the columns of scores have no names, and the classes sort as {first_names(names)}, not as "
+        remedy = "name the columns (a frame or mapping), or the classes by class_names=[...]"
+        raise ValueError(f"{text}{first_names(natural)}; {remedy}")
     forms: dict[Any, str] = {}
     for name in names:
         cell = read_cell(name)
         alike = forms.setdefault(cell.value if cell.kind == "whole" else name.strip().casefold(), name)
         if alike != name:
-            warn_caller(
-                f"the classes {alike!r} and {name!r} differ only in how they are written, and count as different"
-            )
+            warn_caller(f"the classes {alike!r} and {name!r} differ only in how they are written, and count apart")
 
 
 def _of_names(classes: Classes, names: list[str], present: Sequence[Any]) -> list[Any]:
     """Return the class of each name: the same value, or the integers from 0 on, which the names then describe."""
     given = classes.rules.class_names
-    if isinstance(given, Mapping):
-        return [str(each) if classes.kind == "strings" else read_cell(each).value for each in given]
-    if classes.kind == "strings":
-        return list(names)
+    if isinstance(given, Mapping) or classes.kind == "strings":
+        keys = list(given) if isinstance(given, Mapping) else names
+        return [str(each) if classes.kind == "strings" else read_cell(each).value for each in keys]
     positions, cells = list(range(len(names))), list(map(read_cell, names))
     values = [cell.value for cell in cells if cell.kind == ("boolean" if classes.kind == "booleans" else "whole")]
     fits = len(values) == len(names) and set(present) <= set(values)
     if fits and set(values) != set(positions) and set(present) <= set(positions):
         both = f"class_names {first_names(names)} may be the classes themselves or names of 0 to {len(names) - 1}"
-        remedy = f"say which by a mapping of class to name, as in class_names={{0: {names[0]!r}, ...}}"
-        raise ValueError(f"{both}, and the targets fit both; {remedy}")
+        raise ValueError(f"{both}; say which by a mapping of class to name, class_names={{0: {names[0]!r}, ...}}")
     return values if fits else positions
 
 
@@ -448,6 +384,6 @@ def _is_first(positive: Any, names: Sequence[str]) -> bool:
     alike = [name for name in names if name == str(positive)]
     alike = alike or [name for name in names if read_cell(name).value == read_cell(positive).value]  # true, 1.0
     if not alike:
-        text = f"positive is {positive!r}, which is none of the classes {first_names(names)}"
-        raise ValueError(f"{text}{did_you_mean(str(positive), names)}")
+        meant = did_you_mean(str(positive), names)
+        raise ValueError(f"positive is {positive!r}, which is none of the classes {first_names(names)}{meant}")
     return names.index(alike[0]) == 0

@@ -10,7 +10,7 @@ ROOMS = {
     "choosing.comparisons": "compare_outcomes",
     "choosing.epochs": "",
     "choosing.halves": "",
-    "choosing.looks": "LooksFile digest quantile_of_look",
+    "choosing.looks": "LooksFile quantile_of_look",
     "choosing.outcomes": "JointOutcomes checked_outcomes",
     "counting.arguments": "computed_on_cpu",
     "counting.batches": "Batch FAULTS",

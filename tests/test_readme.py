@@ -35,8 +35,20 @@ README, GUIDE, RECIPES, COMPARISON = (
     (ROOT / name).read_text(encoding="utf-8")
     for name in ("README.md", *(f"examples/{page}.md" for page in ("README", "recipes", "comparison")))
 )
+BY_SUBJECT = [
+    "reports",
+    "monitoring",
+    "checkpoints",
+    "rules",
+    "intervals",
+    "choices",
+    "populations",
+    "processes",
+    "predictions",
+]
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
-SNIPPETS = [found for page in (README, GUIDE, RECIPES) for found in BLOCK.findall(page)]  # with what it prints
+COMPLETE = [README, RECIPES, *((ROOT / f"examples/{page}.md").read_text(encoding="utf-8") for page in BY_SUBJECT)]
+SNIPPETS = [found for page in COMPLETE for found in BLOCK.findall(page)]  # with what it prints
 COMMANDS = re.findall(r"^```bash\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
 SETUP = 'python3 -m venv .venv && .venv/bin/pip install -q -e ".[{}]" && '
 
@@ -59,14 +71,22 @@ def test_snippets_run_and_print_what_they_say(snippet, text, tmp_path, monkeypat
         import_or_skip(package)
     torch.manual_seed(0)
     monkeypatch.chdir(tmp_path)
-    names = {"__name__": "readme"}
-    with redirect_stdout(io.StringIO()) as printed:
-        exec(compile(snippet, "README.md", "exec"), names)
+    names, printed = run(snippet)
     said = text.splitlines() or re.findall(r"^print\(.*\)  # (.*)$", snippet, flags=re.MULTILINE)
     assert text or len(said) == snippet.count("print(")
-    assert printed.getvalue().strip("\n").splitlines() == said
+    assert printed.splitlines() == said
     if "best" in names:  # the checkpoint of the best epoch was kept
         assert Path(names["best"].best_model_path).is_file()
+
+
+@LIGHTNING
+def test_the_blocks_of_the_guide_continue_each_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = None
+    for snippet, text in BLOCK.findall(GUIDE):
+        names, printed = run(snippet, names)
+        assert printed == text.strip("\n")
+    assert {"checkpoint", "deployed", "result"} <= names.keys()
 
 
 @pytest.fixture
@@ -75,11 +95,11 @@ def quickstart(tmp_path, monkeypatch):
     return (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
 
 
-def run(program):
-    """Run a program, and return its names and what it prints."""
-    names = {"__name__": "__main__"}
+def run(program, names=None):
+    """Run a program, which may continue another one, and return its names and what it prints."""
+    names = names or {"__name__": "__main__"}
     with redirect_stdout(io.StringIO()) as printed:
-        exec(compile(program, "quickstart.py", "exec"), names)
+        exec(compile(program, "program.py", "exec"), names)
     return names, printed.getvalue().strip("\n")
 
 
@@ -99,7 +119,7 @@ def test_the_quickstart_prints_what_the_readme_shows(quickstart):
         "adjusted   accuracy 0.863  balanced_accuracy 0.888  iam 0.349  recall/eight 0.907",
     ):
         assert rule in printed
-    assert "0.612, corrected for having been chosen 0.480 [0.218, 0.729]" in GUIDE
+    assert any("0.612, corrected for having been chosen 0.480 [0.218, 0.729]" in page for page in COMPLETE[1:])
     assert "best of 30 epochs 0.612, corrected 0.480 [0.218, 0.729]" in README
 
 
@@ -288,18 +308,29 @@ def test_the_readme_is_read_in_minutes():
     assert imbtorch.__version__ in (ROOT / ".github" / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def test_the_guide_is_in_the_order_of_a_project_and_shows_before_it_tells():
+def words(page):
+    """Words of a page without its code and output."""
+    return len(re.sub(r"^```.*?^```\n", "", page, flags=re.DOTALL | re.MULTILINE).split())
+
+
+def test_the_guide_is_short_and_in_the_order_of_a_project():
     steps = re.findall(r"^## \d\. (.*)$", GUIDE, re.MULTILINE)
-    assert steps == ["Log", "Monitor", "Keep", "Decide", "Test", "Deploy", "Report"]
-    for page in (GUIDE, RECIPES):
-        contents, *sections = re.split(r"^## ", page, flags=re.MULTILINE)
-        for section in sections:
-            assert f"(#{next(iter(anchors('## ' + section)))})" in contents
-            if section.startswith("Scripts"):
-                continue
-            before, *examples = re.split(r"^```python$", section, flags=re.MULTILINE)
-            assert examples
-            assert before.count("\n") <= 80  # two screens
+    assert steps == ["Log", "Monitor", "Keep", "Decide", "Test", "Deploy", "After training"]
+    assert words(GUIDE) <= 2500
+    for section in re.split(r"^## ", GUIDE, flags=re.MULTILINE)[1 : len(steps) + 1]:
+        assert section.count("```python") == section.count("```text") == 1  # what is typed, and what it prints
+    for page in BY_SUBJECT:
+        assert f"({page}.md)" in GUIDE
+
+
+@pytest.mark.parametrize("page", [GUIDE, RECIPES], ids=["guide", "recipes"])
+def test_the_contents_name_each_section(page):
+    contents, *sections = re.split(r"^## ", page, flags=re.MULTILINE)
+    for section in sections:
+        assert f"(#{next(iter(anchors('## ' + section)))})" in contents
+        before, *examples = re.split(r"^```python$", section, flags=re.MULTILINE)
+        assert examples or section.startswith(("All pages", "Scripts"))
+        assert before.count("\n") <= 80  # two screens
 
 
 def anchors(page):

@@ -100,7 +100,7 @@ def test_pages_show_values_of_arguments_and_lead_to_related_pages(site):
     assert 'href="ConfusionMatrixMetric.html#imbtorch.ConfusionMatrixMetric"' in recall
     assert "_images/Recall.png" in recall
     sweep = (site / "api" / "metrics" / "ThresholdSweep.html").read_text(encoding="utf-8")
-    assert "guide.html#rare-events-with-a-threshold" in sweep
+    assert "rules.html#calibration" in sweep
     assert "../../choices.html" in sweep
     measures = (site / "measures.html").read_text(encoding="utf-8")
     assert 'href="api/measures/recall.html#imbtorch.recall"' in measures
@@ -109,36 +109,41 @@ def test_pages_show_values_of_arguments_and_lead_to_related_pages(site):
 
 ANSWERS = {  # what readers type, and what has to be among the first three results
     "multilabel": {"recipes#several-labels"},
-    "per class recall": {"api/metrics/ImbalanceReport", "guide#the-report"},
-    "confidence interval": {"guide#how-sure-is-a-value"},
+    "per class recall": {"api/metrics/ImbalanceReport", "reports#the-report"},
+    "confidence interval": {"intervals#how-sure-is-a-value"},
     "auroc": {"api/metrics/ThresholdSweep"},
     "roc": {"api/metrics/ThresholdSweep"},
-    "threshold": {"guide#rare-events-with-a-threshold"},
+    "threshold": {"guide#decide"},
     "average precision": {"api/metrics/ThresholdSweep"},
-    "early stopping": {"guide#ties", "guide#monitor"},
+    "early stopping": {"checkpoints#ties", "guide#monitor"},
     "class weights": {"guide#decide", "evidence#the-decision-rule"},
-    "csv": {"guide#tables-and-pictures", "trainers#csv"},
+    "csv": {"predictions"},
     "balanced accuracy": {"api/metrics/BalancedAccuracy"},
     "ModelCheckpoint": {"api/lightning/ModelCheckpoint"},
     "ThresholdSweep": {"api/metrics/ThresholdSweep"},
     "F1Score": {"api/metrics/FScore"},
     "mcc": {"api/metrics/MatthewsCorrCoef"},
-    "sensitivity": {"api/metrics/Recall"},
+    "sensitivity": {"rules#sensitivity", "api/metrics/Recall"},
+    "specificity at sensitivity": {"rules#specificity-at-a-fixed-sensitivity"},
+    "how many positives": {"intervals#how-many-positives-do-i-need"},
+    "names of measures": {"reports#names-that-measures-takes"},
+    "calibration": {"rules#calibration"},
+    "latex": {"reports#tables-for-a-paper"},
     "JaccardIndex": {"api/metrics/Jaccard"},
     "confusion matrix": {"api/metrics/ConfusionMatrix"},
     "recall": {"api/metrics/Recall"},
     "clusters": {"recipes#patients-images-and-labels"},
     "bootstrap": {"api/inference/bootstrap"},
     "logit adjustment": {"api/metrics/LogitAdjustmentSweep"},
-    "ddp": {"guide#several-processes"},
+    "ddp": {"processes#several-processes"},
     "segmentation": {"recipes#segmentation"},
     "sample weights": {"recipes#survey-weights"},
-    "fairness": {"guide#differences-between-groups"},
-    "prevalence": {"guide#another-population"},
-    "compare models": {"guide#is-the-new-model-better"},
+    "fairness": {"populations#differences-between-groups"},
+    "prevalence": {"populations#another-population"},
+    "compare models": {"intervals#is-the-new-model-better"},
     "transformers": {"trainers#transformers"},
     "classification report": {"api/metrics/ImbalanceReport"},
-    "noisy labels": {"guide#wrong-labels"},
+    "noisy labels": {"monitoring#wrong-labels"},
     "select_epoch": {"api/choosing/select_epoch"},
 }
 

@@ -268,7 +268,7 @@ def calls():
 INTERVAL = r"(_| )(low|high)\b"
 REASONS = [  # first argument, call, number, why it stays as it was or is missing
     ("cluster", "report|ImbalanceReport", rf"^(?!gain|threshold|interval|.*{INTERVAL})|estimate", "only intervals do"),
-    ("cluster", "report .*: intervals", rf"^(auc|average_precision){INTERVAL}", "documented to have no interval"),
+    ("cluster", "report .*: intervals", rf"^(auc|average_precision)(/\w+)?{INTERVAL}", "documented to have none"),
     ("cluster", "report .*: rule|ThresholdSweep",
      "^(gain(?!.*(low|high))|value|interval.value. estimate|table .* (value|corrected)|point (?!.*holds))",
      "follows from the threshold, which can stay the same"),
@@ -279,7 +279,7 @@ REASONS = [  # first argument, call, number, why it stays as it was or is missin
     ("weight", "report .*: rule", "^gain", "weighted values have no intervals"),
     ("prevalence", "", r"^(interval\()?(recall|balanced_accuracy|gmean|iba|auc)", "depends on no class shares"),
     ("prevalence", "ThresholdSweep", "^(fpr|tpr)|positives$|^point .* (holds )?recall$", "depends on no class shares"),
-    ("prevalence", "report .*: intervals", rf"^average_precision{INTERVAL}", "documented to have none"),
+    ("prevalence", "report .*: intervals", rf"^average_precision(/\w+)?{INTERVAL}", "documented to have none"),
     ("level", "", rf"^(?!.*{INTERVAL})|^(f1|accuracy|recall/1)_", "only bounds depend on it; those of reports are 95%"),
     ("lower is better", "", "", "the difference has no direction, only the probability has"),
     ("prior", "LogitAdjustmentSweep", "point plain", "the plain rule has no prior"),

@@ -194,7 +194,9 @@ def documentation(module: str, name: str, public: str, value: object) -> list[st
         if shown_bases(value):
             lines.append("   :show-inheritance:")
         if not any(map(public_name, value.__bases__)):
-            lines.append("   :inherited-members: Metric, Module, tuple, Callback, Sampler, ModelCheckpoint")
+            lines.append(
+                "   :inherited-members: Metric, Module, tuple, dict, Mapping, Callback, Sampler, ModelCheckpoint"
+            )
     elif callable(value):
         lines.append(f".. autofunction:: {public}")
     else:  # its docstring is found where it is defined only
@@ -204,19 +206,32 @@ def documentation(module: str, name: str, public: str, value: object) -> list[st
     return lines
 
 
-GUIDES = {"guide": "Guide", "recipes": "Recipes", "trainers": "Recipes by tool"}  # pages with code, by their titles
+GUIDES = {  # pages with code, by their titles; those with the most on a subject first
+    "guide": "Guide",
+    "rules": "Decision rules",
+    "intervals": "Intervals",
+    "choices": "Corrected choices",
+    "reports": "Reports",
+    "checkpoints": "Checkpoints",
+    "populations": "Populations",
+    "processes": "Processes",
+    "predictions": "Saved predictions",
+    "monitoring": "Monitoring",
+    "recipes": "Recipes",
+    "trainers": "Recipes by tool",
+}
 
 
 @functools.cache
 def sections() -> list[tuple[str, str, str, str]]:
     """Return page, heading, anchor and code of each section of the guides."""
     found = []
-    for source, page in SHOWN.items():
-        if page in GUIDES:
-            parts = re.split(r"^##+ (.*)$", source.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
-            for heading, text in zip(parts[::2], parts[1::2], strict=True):
-                code = "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
-                found.append((page, heading, nodes.make_id(heading), code))
+    sources = {page: source for source, page in SHOWN.items()}
+    for page in GUIDES:
+        parts = re.split(r"^##+ (.*)$", sources[page].read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+        for heading, text in zip(parts[::2], parts[1::2], strict=True):
+            code = "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+            found.append((page, heading, nodes.make_id(heading), code))
     return found
 
 

@@ -430,33 +430,45 @@ def save(fig, path: Path) -> None:  # type: ignore[no-untyped-def]
 
 
 def draw_rule(folder: Path, path: Path) -> None:
-    """Draw the gain of the chosen rule in each unit and stratum, for balanced accuracy and IAM."""
+    """Draw the gain of the chosen rule in each unit, sorted, and its mean with an interval for each stratum."""
     from matplotlib import pyplot
 
     _, values = runs_of(folder)
-    fig, axes = pyplot.subplots(1, 2, figsize=(8.4, 6), layout="constrained")
+    fig, axes = pyplot.subplots(1, 2, figsize=(8, 6.2), layout="constrained")
+    fig.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
     for ax, measure in zip(axes, COMPARED, strict=True):
         gain = values.difference((TODAY, LAST), measure)
         of_units = values.by_unit(gain, values.run)
         order = sorted(of_units, key=lambda unit: of_units[unit])
         for stratum, (color, marker) in LOOKS.items():
             found = values.by_unit(gain, values.among(stratum))
-            places = [order.index(unit) for unit in found]
-            ax.plot(list(found.values()), places, marker, color=color, label=f"{stratum} classes")
-        means = array(of_units)
-        ax.plot([of_units[unit] for unit in order], range(len(order)), "k|", markersize=9, label="mean of the unit")
-        ax.axvspan(*interval(means), color="0.88", zorder=0)
-        ax.axvline(means.mean(), color="0.35", linestyle="--", label="mean of all units, 95% interval")
-        won = f"gains in {sum(means > 0)} of {len(means)} units"
-        finished(ax, f"test {NAMES[measure]}: {won},\nmean {told(means, units=False).strip('*= ')}")
-        ax.set_yticks(range(len(order)), order)
-    handles = axes[0].get_legend_handles_labels()
+            ax.plot(list(found.values()), [order.index(unit) for unit in found], marker, color=color, alpha=0.75)
+        ax.plot([of_units[unit] for unit in order], range(len(order)), "k|", markersize=11, markeredgewidth=1.6)
+        rows = [*LOOKS.items(), (None, ("black", "s"))]
+        for place, (stratum, (color, marker)) in enumerate(rows):
+            means = array(values.by_unit(gain, values.among(stratum)))
+            height = -2 - place
+            if len(means) >= FEWEST:
+                ax.plot(interval(means), [height] * 2, color=color, linewidth=2.5)
+            if len(means):
+                ax.plot(means.mean(), height, marker, color=color, markersize=8)
+        ax.axhline(-1, color="0.6", linewidth=0.8)
+        labels = [f"{stratum or 'all'} {'classes' if stratum else 'units'}" for stratum, _ in rows]
+        ax.set_yticks([*range(len(order)), *(-2 - place for place in range(len(rows)))], [*order, *labels], fontsize=8)
+        for text in ax.get_yticklabels()[len(order) :]:
+            text.set_fontweight("bold")
+        gaining = sum(gain > 0.5 for gain in of_units.values())
+        finished(ax, f"test {NAMES[measure]}: {gaining} of {len(order)} units")
     fig.suptitle(
-        "In most units (one line each) a chosen rule gains over argmax",
+        "A chosen rule gains more than half a point over argmax in most units",
         fontsize=11,
         fontweight="bold",
     )
-    fig.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
+    marks = [pyplot.Line2D([], [], color=color, marker=marker, linestyle="") for color, marker in LOOKS.values()]
+    marks.append(pyplot.Line2D([], [], color="black", marker="|", linestyle="", markersize=11, markeredgewidth=1.6))
+    names = [*(f"tasks of {stratum} classes" for stratum in LOOKS), "mean of the unit"]
+    title = "above: each unit; below: means with 95% intervals"
+    fig.legend(marks, names, loc="outside lower center", ncols=4, frameon=False, title=title, fontsize=8.5)
     save(fig, path)
     pyplot.close(fig)
 
@@ -485,7 +497,7 @@ def draw_epochs(folder: Path, path: Path) -> None:
     axes[0].invert_yaxis()
     handles = axes[0].get_legend_handles_labels()
     fig.suptitle(
-        "The last epoch is as good as the best one, that of the lowest loss often worse",
+        "The last epoch is nowhere clearly worse than the best one, that of the lowest loss often is",
         fontsize=11,
         fontweight="bold",
     )

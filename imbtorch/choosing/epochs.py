@@ -172,11 +172,14 @@ def select_epoch(
     r"""Choose the epoch with the best value, correct that value, and find the epochs indistinguishable from it.
 
     Pass the classes that each epoch predicted for the same validation samples; models or trials of a search work the
-    same way. Print the result for one line of text: the kept epoch with its **value**; the value **corrected** for
-    being the best of many, with an interval; its **stability**, the share of random halves of the samples that keep the
-    same epoch; the **indistinguishable** epochs, whose difference from the best one may be noise; and the
-    **shortfall**, an upper bound of how far below the best one these may be. ``examples/choices.md`` describes the
-    methods and how well they hold in simulations.
+    same way. Print the result for one line of text:
+
+    - the kept epoch, its **value**, and the value **corrected** for being the best of many, with an interval;
+    - its **stability**: how often a random half of the samples keeps the same epoch;
+    - the **indistinguishable** epochs, whose difference from the best one may be noise, and the **shortfall**: how far
+      below the best one these may be at most.
+
+    ``examples/choices.md`` describes the methods and how well they hold in simulations.
 
     Args:
         predictions: ``[M, N]`` class indices of N samples predicted in M epochs, of any integer dtype or bool. For

@@ -11,14 +11,18 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.comparisons import Comparison, compare_outcomes, paired_compare
+from imbtorch.choosing.looks import LooksFile, at_look, digest, level_to_draw, quantile_of_look
 from imbtorch.choosing.outcomes import JointOutcomes
 from imbtorch.counting.tasks import Counting
+from imbtorch.intervals.draws import normal_quantile
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import AveragedMeasure, directed, resolved
 from imbtorch.reports.report import ImbalanceReport
 
 NOT_WORSE, WORSE, UNDECIDED = 0, 1, 3  # exit codes
 LEVEL = 0.9  # of the interval of a difference: each bound is wrong in 5% of cases
+VERDICTS = {NOT_WORSE: "not worse", WORSE: "worse", UNDECIDED: "undecided"}
+DRAWS = 10_000
 MOST = 1024  # times as many samples, up to which the number that would decide is looked for
 
 
@@ -28,8 +32,9 @@ class Gate:
 
     Attributes:
         margin: loss that does not count.
-        interval: function of a number of times and of draws; it returns the interval of new minus old for so many times
-            as many samples, with the same shares.
+        interval: function of a number of times, of draws and a level; it returns the interval of new minus old for so
+            many times as many samples, with the same shares.
+        samples: number of samples.
         better: whether higher values are better.
         rarest: name of the rarest class, and its number of samples; None for scores.
         equal: whether no prediction differs.
@@ -37,7 +42,8 @@ class Gate:
     """
 
     margin: float
-    interval: Callable[[float, int], Interval]
+    interval: Callable[[float, int, float], Interval]
+    samples: int
     better: bool
     rarest: tuple[str, int] | None
     equal: bool
@@ -49,19 +55,53 @@ class Gate:
         gain = (low, high) if self.better else (-high, -low)
         return NOT_WORSE if gain[0] >= -self.margin else WORSE if gain[1] < -self.margin else UNDECIDED
 
-    def lines(self, interval: Interval) -> list[str]:
+    def at_look(
+        self, looks: int | None, look: int | None, path: str | None, settings: dict[str, Any]
+    ) -> tuple[Interval, str]:
+        """Return the interval at one of several planned looks, and what the verdict holds for.
+
+        Args:
+            looks: number of planned looks; None for a single one.
+            look: this look, from 1.
+            path: file that records the looks; None to check nothing.
+            settings: what all looks of the file share.
+        """
+        interval = self.interval(1, DRAWS, LEVEL)
+        if looks is None and look is None:
+            if path is not None:
+                raise ValueError("--looks-file records looks that --looks and --look plan; pass both")
+            return interval, "for one look at the samples"
+        of_data = digest(*self.notes, f"{float(interval.estimate):.12g}")
+        file = None if path is None else LooksFile(path, {**settings, "margin": self.margin, "looks": looks})
+        information = (2 * normal_quantile(LEVEL) / float(interval.high - interval.low)) ** 2
+        if file is not None and look is not None:
+            file.check(look, self.samples, of_data)
+        before = None if file is None else [*(each["information"] for each in file.seen), information]
+        quantile = quantile_of_look(LEVEL, looks, look, before)
+        text = f"look {look} of {looks}"
+        found = at_look(self.interval(1, DRAWS, level_to_draw(quantile)), quantile, text)
+        if file is None:
+            return found, f"{text}; nothing checked the earlier ones, since --looks-file is missing"
+        bound, verdict = float(found.low if self.better else -found.high), VERDICTS[self.verdict(found)]
+        file.add(samples=self.samples, information=information, bound=bound, verdict=verdict, digest=of_data)
+        return found, f"{text}, recorded in {path}"
+
+    def lines(self, interval: Interval, holds: str, several: bool) -> list[str]:
         """Say the verdict; if it is open, how many samples of the rarest class would decide with the same shares."""
         code = self.verdict(interval)
         by = f"worse by more than {self.margin:g}"
         if self.equal:
             return ["No prediction differs."]
         if code != UNDECIDED:
-            return [f"The new model is {'not ' * (code == NOT_WORSE)}{by}."]
-        return [f"Undecided: these samples do not say whether it is {by}.", *self._needed()]
+            return [f"The new model is {VERDICTS[code].replace('worse', by)} ({holds})."]
+        return [
+            f"Undecided: these samples do not say whether it is {by} ({holds}).",
+            *([] if several else self._needed()),
+        ]
 
     def _needed(self) -> list[str]:
         def decides(times: float) -> bool:
-            return self.verdict(self.interval(times, 1000)) != UNDECIDED
+            return self.verdict(self.interval(times, 1000, LEVEL)) != UNDECIDED
 
         if self.rarest is None:
             return []
@@ -106,6 +146,11 @@ class PairedModels:
     cluster: Tensor | None = None
 
     @property
+    def samples(self) -> int:
+        """Number of samples."""
+        return len(self.scores[0]) if self.outcomes is None else int(self.outcomes.times.sum())
+
+    @property
     def equal(self) -> bool:
         """Whether no prediction differs."""
         new, old = self.scores[:2] if self.outcomes is None else self.outcomes.preds
@@ -138,11 +183,11 @@ class PairedModels:
     def notes(self) -> list[str]:
         """Return lines that say how many samples differ, and the signatures of both models."""
         if self.outcomes is None:
-            return [f"{len(self.scores[0])} samples"]
+            return [f"{self.samples} samples"]
         new, old = self.outcomes.preds
         times = self.outcomes.times.long()
         changed = int(times[old != new].sum())
-        lines = [f"{int(times.sum())} samples, of which {changed or 'none'} are predicted differently"]
+        lines = [f"{self.samples} samples, of which {changed or 'none'} are predicted differently"]
         for called, preds in (("old", old), ("new", new)):
             report = ImbalanceReport("binary" if self.binary else "multiclass", class_names=self.names)
             report.quiet = True

@@ -109,26 +109,26 @@ def _level(quantile: float) -> float:
     return math.erf(quantile / math.sqrt(2))
 
 
-def digest(*parts: Tensor) -> str:
-    """Compute a short text that tells tables apart."""
-    known = hashlib.sha256()
-    for part in parts:
-        known.update(part.contiguous().numpy().tobytes())
-    return known.hexdigest()[:16]
+def digest(*parts: str) -> str:
+    """Compute a short text that tells samples apart, from what was printed of them."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 class LooksFile:
-    """File of a plan of looks: what was compared, and samples, information, bound, verdict and digest of each look.
+    """File of a plan of looks: what all looks share, and samples, information, bound, verdict and digest of each.
 
     Args:
         path: JSON file; a first look makes it.
         plan: settings that all looks share.
     """
 
-    def __init__(self, path: str | Path, plan: dict[str, Any]) -> None:
-        self.path, self.plan, self.seen = Path(path), plan, []
+    def __init__(self, path: str, plan: dict[str, Any]) -> None:
+        self.path, self.plan = Path(path), plan
+        self.seen: list[dict[str, Any]] = []
         if self.path.exists():
             held = json.loads(self.path.read_text(encoding="utf-8"))
+            if not isinstance(held, dict) or held.keys() != {"plan", "looks"}:
+                raise ValueError(f"{path} is no file of --looks-file")
             for name in {**held["plan"], **plan}:
                 if held["plan"].get(name) != plan.get(name):
                     raise ValueError(f"{path} plans {name}={held['plan'].get(name)}, got {plan.get(name)}")

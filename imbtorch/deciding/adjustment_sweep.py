@@ -56,11 +56,10 @@ class LogitAdjustmentSweep(DecidingSweep):
     update the sweep with test data. ``sweep.rule.take(sweep.best(...))`` sets another ``tau`` until the next
     ``compute`` with new samples. For two classes use :class:`~imbtorch.ThresholdSweep`.
 
-    The choice, :meth:`gain` and the table resample whole clusters (``update(..., cluster=ids)``; without ids each
-    sample with its positions, whose bucket depends on its running number in its process, so that other numbers of
-    processes may choose a neighbouring ``tau``). ``examples/choices.md`` describes the method, ``examples/evidence.md``
-    what it gains. The state holds 2 x K integers for each of 64 buckets and each ``tau``: 0.4 MB for 10 classes, 42 MB
-    for 1,000.
+    The choice, :meth:`gain` and the table resample whole clusters (``update(..., cluster=ids)``). Without ids each
+    sample with its positions is one, and another number of processes may choose a neighbouring ``tau``.
+    ``examples/choices.md`` describes the method, ``examples/evidence.md`` what it gains. The state holds 2 x K integers
+    for each of 64 buckets and each ``tau``: 0.4 MB for 10 classes, 42 MB for 1,000.
 
     Args:
         measure: name in the catalogue such as ``"balanced_accuracy"``, ``functools.partial`` of a measure, or function

@@ -206,13 +206,9 @@ def area_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = Fa
     Student's t of the smaller class is larger (scores of positives scatter more than those of negatives), the variance
     is scaled up to it.
 
-    Simulated (``examples/coverage.md``), 95% intervals covered the true value in 0.93 or more of samples. Close to 1
-    they are too wide: at an area of 0.998, 1.4 to 3 times as wide as the central 95% of the estimates with 100 or 200
-    positives, 6 to 38 times with ten among 10,000. There DeLong's intervals cover the value in 0.20 to 0.83. If some
-    positives of the population rank below all negatives, intervals of samples without such positives are too high: with
-    5 to 20 positives, a tenth or a fifth of them of this kind, intervals covered 0.84 to 0.99. P positives that all
-    rank high do not exclude that 3 / P of positives rank last; ``method`` says so if no positive ranks in the lower
-    half of the negatives and such positives would take the area out of the interval.
+    In simulations (``examples/coverage.md``) 95% intervals covered the true value in 0.93 or more of samples; close to
+    an area of 1 they are too wide. A subgroup of 3 / P of all positives may be missing from P positives. If the model
+    ranks it last, the true area is below the interval; ``method`` says so where that can be.
 
     With clusters, the variance is at least the jackknife's, which leaves out one cluster at a time, with its degrees of
     freedom (:func:`imbtorch.statistics.bootstrap` has the formula). The sizes of the classes are divided by the ratio
@@ -298,10 +294,8 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95, *, cluste
     positive at whose score each is read. A few positives may score above all negatives without having come yet, so the
     upper bound takes one more positive to be perfect.
 
-    Simulated (``examples/coverage.md``: 5 to 200 positives, one sample in two to one in a thousand, also with a tenth
-    or a fifth of positives above all negatives), 95% intervals covered the true value in 0.93 or more of samples.
-    They were 0.9 to 2 times as wide as the central 95% of the estimates, and wider for average precisions above 0.9 and
-    of ten positives in 10,000 that rank low (9 times, for 0.002), since one perfect positive would be worth 0.09.
+    In simulations (``examples/coverage.md``) 95% intervals covered the true value in 0.93 or more of samples. They are
+    too wide above 0.9, and if ten positives in 10,000 rank low, since one perfect positive would be worth 0.09.
 
     With clusters, variance and number of positives are those of :func:`area_interval`; the lower bound starts from
     precisions that leave out the cluster of the positive, and the upper bound takes one more cluster to be perfect.

@@ -395,14 +395,17 @@ class MonitorGuard(_Guard, Callback):
 
     ``ModelCheckpoint`` and ``EarlyStopping`` default to ``mode="min"``; with ``val_iam`` that keeps the worst epoch.
     The guard compares the mode of everything that has ``monitor`` and ``mode``, and of ``ReduceLROnPlateau``, with
-    ``higher_is_better`` of the logged metric, and raises ``ValueError`` if they disagree. It does so in the sanity
-    check, or at the end of the first validation; for values logged by training at the end of the training epoch. At the
-    end of the first validation after training has begun, it raises ``ValueError`` for a misspelt monitor, such as
-    ``val_iamm``: a name that nothing logged and that differs by a letter more or less, two swapped letters, case or
-    separators from a name of this package that this validation logged. A metric that is reset after it was logged and
-    before Lightning computes it raises ``ValueError``. A report that a step passes to ``self.log`` raises
-    ``TypeError``. A trainer with several processes but without ``torch.distributed``, which would sum their counts,
-    raises ``RuntimeError``. The guard also warns, once each, about
+    ``higher_is_better`` of the logged metric. It raises
+
+    - ``ValueError`` if they disagree: in the sanity check, or at the end of the first validation; for values logged by
+      training at the end of the training epoch,
+    - ``ValueError`` for a misspelt monitor, such as ``val_iamm``, at the end of the first validation: nothing logged
+      it, and a name of this package that was logged differs by a letter, two swapped letters, case or separators,
+    - ``ValueError`` for a metric that is reset after it was logged and before Lightning computes it,
+    - ``TypeError`` for a report that a step passes to ``self.log``,
+    - ``RuntimeError`` for several processes without ``torch.distributed``, which would sum their counts.
+
+    It warns, once each, about
 
     - a monitored name that nothing has logged and that is only similar, such as ``iam`` for ``val_iam``, or that a
       report logs only if it is built with another measure,

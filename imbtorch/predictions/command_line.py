@@ -17,13 +17,14 @@ from typing import Any
 import torch
 
 from imbtorch.choosing.comparisons import compare
-from imbtorch.choosing.gate import LEVEL, NOT_WORSE, UNDECIDED, Gate, PairedModels, rarest
+from imbtorch.choosing.gate import NOT_WORSE, UNDECIDED, Gate, PairedModels, rarest
 from imbtorch.choosing.paired_scores import SCORE_MEASURES
 from imbtorch.columns import Rules
 from imbtorch.intervals.intervals import Interval
 from imbtorch.predictions.compare import paired
+from imbtorch.predictions.merge import merge_results
 from imbtorch.predictions.report import report
-from imbtorch.reports.opened import merge_results, open_result
+from imbtorch.reports.opened import open_result
 from imbtorch.reports.result import ReportResult, depends_on_clusters
 from imbtorch.suggestions import first_names
 from imbtorch.version import __version__
@@ -141,9 +142,11 @@ def _parser() -> argparse.ArgumentParser:
         help="say whether new predictions are worse than old ones",
         description="Compare new predictions with old ones of the same samples. Exit code: 0 if they are not worse by "
         "more than the margin or no prediction differs, 1 if they are worse, 3 if these samples do not decide, 2 for "
-        "an error. Two JSON files of 'imbtorch report --json' are compared as independent samples. Test once, at a "
-        "number of samples that you fixed before: of models that are worse by exactly the margin some 5% pass one "
-        "test, but up to 14% pass one of 20 tests of a growing sample.",
+        "an error. Two JSON files of 'imbtorch report --json' are compared as independent samples. The verdict holds "
+        "for one test, at a number of samples that you fixed before: of models that are worse by exactly the margin "
+        "some 5% pass one test, but up to 14% pass one of 20 tests of a growing sample. If samples keep coming, plan "
+        "the looks by --looks 20, and pass --look 1, --look 2, ... with all samples so far: together they err "
+        "like one test.",
     )
     two.set_defaults(run=_compare)
     two.add_argument("old", help="file with the predictions of the old model, or of both")
@@ -162,6 +165,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_reading(two)
     two.add_argument("--measure", required=True, help="measure to compare, such as balanced_accuracy, or auc")
     two.add_argument("--margin", type=float, required=True, help="loss that does not count, such as .01")
+    two.add_argument(
+        "--looks", type=int, metavar="N", help="number of looks at growing samples, planned before the first"
+    )
+    two.add_argument("--look", type=int, metavar="K", help="this look, from 1")
+    two.add_argument("--looks-file", metavar="FILE", help="JSON file that records the looks and refuses repeated ones")
     two.add_argument("--undecided", choices=("fail", "pass"), default="fail", help="with pass, exit 0 in place of 3")
     return parser
 
@@ -272,13 +280,18 @@ def _compare(options: argparse.Namespace) -> tuple[int, str]:
             if getattr(options, name) is not None and len(getattr(options, name)) == 1:
                 setattr(options, name, _names(getattr(options, name)[0]))
         found = _of_predictions(files, options)
-    interval = found.interval(1, 10_000)
+    settings = {
+        name: getattr(options, name) for name in ("measure", "target", "preds", "scores", "threshold", "positive")
+    }
+    interval, holds = found.at_look(options.looks, options.look, options.looks_file, settings)
     difference, low, high = (float(part) for part in (interval.estimate, interval.low, interval.high))
     if math.isnan(low) or math.isnan(high):
         raise ValueError(f"{options.measure} is undefined for these samples: it depends on classes without targets")
-    head = f"{options.measure}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] (90% {interval.method})"
+    how = f"{100 * interval.level:.4g}% {interval.method}"
+    head = f"{options.measure}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] ({how})"
     code = NOT_WORSE if found.equal else found.verdict(interval)
-    text = "\n".join([head, *found.lines(interval), *found.notes])
+    said = found.lines(interval, holds, options.looks is not None)
+    text = "\n".join([head, *said, *found.notes])
     return NOT_WORSE if code == UNDECIDED and options.undecided == "pass" else code, text
 
 
@@ -294,12 +307,12 @@ def _of_predictions(files: Sequence[str], options: argparse.Namespace) -> Gate:
     measure = None if of_scores else pair.measure("--measure", options.measure)
     _check_margin(options, (0, 1) if measure is None else measure.traits.value_range)
 
-    def interval(times: float, draws: int) -> Interval:
-        return pair.compare(measure or options.measure, LEVEL, _generator(), draws, times).difference
+    def interval(times: float, draws: int, level: float) -> Interval:
+        return pair.compare(measure or options.measure, level, _generator(), draws, times).difference
 
     few = None if pair.outcomes is None else rarest(pair.outcomes.actual(), pair.names)
     better = measure is None or bool(measure.higher_is_better)
-    return Gate(options.margin, interval, better, few, pair.equal, pair.notes())
+    return Gate(options.margin, interval, pair.samples, better, few, pair.equal, pair.notes())
 
 
 def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespace) -> Gate:
@@ -327,13 +340,14 @@ def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespac
     if not (isinstance(after, torch.Tensor) and isinstance(before, torch.Tensor)):
         raise ValueError("both files must hold whole matrices; state='margins' has no intervals")
 
-    def interval(times: float, draws: int) -> Interval:
+    def interval(times: float, draws: int, level: float) -> Interval:
         counts = ((each * times).round() for each in (after, before))
-        return compare(measure, *counts, draws=draws, level=LEVEL, generator=_generator()).difference
+        return compare(measure, *counts, draws=draws, level=level, generator=_generator()).difference
 
     note = "compared as independent samples, because the files hold counts and no rows; predictions decide more"
     notes = [note, f"old: {old.signature}", f"new: {new.signature}"]
-    return Gate(options.margin, interval, bool(measure.higher_is_better), rarest(after.sum(-1), names), False, notes)
+    few, samples = rarest(after.sum(-1), names), int(after.sum())
+    return Gate(options.margin, interval, samples, bool(measure.higher_is_better), few, False, notes)
 
 
 def _check_margin(options: argparse.Namespace, ends: tuple[float | None, float | None]) -> None:

@@ -114,39 +114,39 @@ def paired(
         by_row: whether ids may differ.
         reading: encoding, decimal sign, and whether files have a head.
     """
+    predicted = _columns_of_predictions(columns)
+    source = opened(old, [columns["target"], *predicted], *reading)
+    roles = {"target": columns["target"], "old": predicted[0], "new": predicted[-1], "cluster": columns["cluster"]}
+    if new is None and columns["model"] is None:
+        if len(predicted) != 2:
+            raise ValueError("one source needs two columns of predictions, the old one first, or model=")
+        names = {role: single(source, role, name) for role, name in roles.items() if name is not None}
+    elif new is None:
+        source, names = _joined(*_split_models(source, columns["model"]), roles, columns["id"], by_row)
+    else:
+        if len(set(predicted)) > 1 and set(predicted) <= set(source.names):
+            raise ValueError(f"the first source holds both {first_names(predicted)}; leave the second one out")
+        other = opened(new, predicted[-1:], *reading, source)
+        source, names = _joined(source, other, roles, columns["id"], by_row)
+    source.called |= {name: role for role, name in names.items()}
+    if columns["scores"] is not None:
+        return _of_scores(source, names, rules, threshold, columns["id"])
+    found = source.counted([names[role] for role in ROLES if role in names])[0]
+    return _of_classes({role: found[name] for role, name in names.items()}, rules, columns["id"])
+
+
+def _columns_of_predictions(columns: Mapping[str, Any]) -> list[str]:
+    """Return one or two columns of predictions; raise unless each argument names single columns."""
     if (columns["preds"] is None) == (columns["scores"] is None):
         raise TypeError("preds or scores must be given, one of them")
-    scored = columns["scores"] is not None
-    predicted = columns["scores"] if scored else columns["preds"]
+    predicted = columns["preds"] if columns["scores"] is None else columns["scores"]
     predicted = [predicted] if isinstance(predicted, str) else list(predicted)
     for name in (*predicted, *(columns[role] for role in ("target", "model", "id", "cluster"))):
         if name is not None and (not isinstance(name, str) or "*" in name):
             raise ValueError(f"compare takes names of single columns, without *, got {name!r}")
-    source, two = (
-        opened(old, [columns["target"], *predicted], *reading),
-        new is not None or columns["model"] is not None,
-    )
-    if len(predicted) > 2 or (not two and len(predicted) != 2):
-        raise ValueError(
-            "one source needs two columns of predictions, the old one first; or pass model=, or two sources"
-        )
-    if two and len(set(predicted)) > 1 and columns["model"] is None and set(predicted) <= set(source.names):
-        raise ValueError(f"the first source holds both {predicted[0]!r} and {predicted[1]!r}; leave the second one out")
-    roles = {"target": columns["target"], "old": predicted[0], "new": predicted[-1], "cluster": columns["cluster"]}
-    if not two:
-        names = {role: single(source, role, name) for role, name in roles.items() if name is not None}
-    else:
-        pair = source, source
-        if new is None:
-            pair = _split_models(source, columns["model"])
-        else:
-            pair = source, opened(new, predicted[-1:], *reading, source)
-        source, names = _joined(*pair, roles, columns["id"], by_row)
-    source.called |= {name: role for role, name in names.items()}
-    if scored:
-        return _of_scores(source, names, rules, threshold, columns["id"])
-    found = source.counted([names[role] for role in ROLES if role in names])[0]
-    return _of_classes({role: found[name] for role, name in names.items()}, rules, columns["id"])
+    if len(predicted) > 2:
+        raise ValueError(f"compare takes one column of predictions or two, got {first_names(predicted)}")
+    return predicted
 
 
 def _of_scores(
@@ -192,7 +192,7 @@ def _of_classes(columns: dict[str, Column], rules: Rules, id: str | None) -> Pai
     classes = typed(columns["target"], [columns[role] for role in classed if role != "target"], rules)
     codes = {role: _codes(classes, columns[role], role) for role in classed}
     times = columns["target"].times
-    times = np.ones(len(columns["target"])) if times is None else times
+    times = np.ones(len(columns["target"].codes)) if times is None else times
     if "again" in codes:
         _check_targets(codes["target"], codes["again"], times, classes.names, id)
     keep = np.stack(list(codes.values())).min(0) >= 0

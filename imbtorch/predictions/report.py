@@ -116,15 +116,8 @@ def report(
 
     >>> from imbtorch import report
     >>> columns = {"label": ["cat", "dog", "dog", "emu"], "pred": ["cat", "cat", "dog", "emu"]}
-    >>> print(report(columns, target="label", preds="pred", measures=["balanced_accuracy"]).table())
-    class  support  predicted  recall  precision
-    cat          1          1   1.000      0.500
-    dog          2          1   0.500      1.000
-    emu          1          1   1.000      1.000
-    <BLANKLINE>
-    measure              all
-    balanced_accuracy  0.833
-    Baseline: always predicting 'dog': balanced_accuracy 0.333
+    >>> round(float(report(columns, target="label", preds="pred").values["balanced_accuracy"]), 3)
+    0.833
     """
     check_choice("missing", missing, ("raise", "drop", "class"))
     if (preds is None) == (scores is None):

@@ -176,7 +176,7 @@ class Samples:
             some = [name for name in columns if name != given.more.get("cluster")]
             columns.update(zip(some, without_left_out([columns[name] for name in some], self.rules), strict=True))
         target = columns[keys[0]]
-        self.rows = int(len(target) if target.times is None else target.times.sum())
+        self.rows = int(len(target.codes) if target.times is None else target.times.sum())
         self.notes += source.notes
         if "group" in given.more:
             self.groups = _names_of_groups(columns[given.more["group"]], self.rules)

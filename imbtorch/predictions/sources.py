@@ -82,7 +82,8 @@ class Arrays(Source):
         """Yield all rows at once."""
         columns = {name: self._column(name) for name in keys}
         arrays = {name: as_array(self.call(name), self.columns[name]) for name in values}
-        rows = [(self.call(name), len(each)) for name, each in {**columns, **arrays}.items()]
+        codes = {name: each.codes for name, each in columns.items()}
+        rows = [(self.call(name), len(each)) for name, each in {**codes, **arrays}.items()]
         for called, number in rows:
             if number != rows[0][1]:
                 first = f"{rows[0][0]} {rows[0][1]}"
@@ -194,16 +195,18 @@ def as_array(name: str, given: Any) -> Array:
         raise ValueError(f"{name} must be one column, or rows of equal length: {error}") from error
     if found.ndim == 0:
         raise TypeError(f"{name} must hold a value for each sample, got {given!r}")
-    masked: Any = np.argwhere(np.ma.getmaskarray(given)) if isinstance(given, np.ma.MaskedArray) else ()
+    masked: Any = np.argwhere(getattr(given, "mask", ())) if isinstance(given, np.ma.MaskedArray) else ()
     if len(masked):
         raise ValueError(f"{name} has no value in row {int(masked[0][0])} ({len(masked)} values are masked)")
     if found.dtype.kind == "U" and listed:
         return np.array(given, dtype=object)
-    return _of_objects(name, found) if found.dtype == object and found.ndim == 1 and len(found) else found
+    return _of_objects(name, found)
 
 
 def _of_objects(name: str, given: Array) -> Array:
     """Convert lists to rows, and objects that are floats to floats."""
+    if given.dtype != object or given.ndim != 1 or not len(given):
+        return given
     if isinstance(given[0], (list, tuple, np.ndarray)):
         return as_array(name, list(map(list, given)))
     return given.astype(float) if type(given[0]) is float and set(map(type, given)) == {float} else given

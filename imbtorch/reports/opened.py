@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 import torch
 
-from imbtorch.counts import Margins
 from imbtorch.metrics.rows import Snapshot
 from imbtorch.reports.files import FORMAT, SCHEMA, arguments_of_file, counts_of_file, digest_of, rows_of_file
 from imbtorch.reports.report import ImbalanceReport
@@ -42,54 +40,10 @@ def open_result(path: str | PathLike[str]) -> ReportResult:
     >>> opened["accuracy"], opened.signature == result.signature
     (tensor(0.6667), True)
     """
-    return _opened(path)[1]
+    return contents(path)[1]
 
 
-def merge_results(*paths: str | PathLike[str]) -> ReportResult:
-    """Add the counts of results of the same settings, classes and groups, such as those of shards.
-
-    Values, intervals and table are computed from the sums, as if one report had counted all samples. Values that counts
-    cannot give, such as areas under curves, are left out.
-
-    Args:
-        paths: paths of files that ``result.to_json`` wrote.
-
-    Raises:
-        ValueError: for files of different settings, and as :func:`open_result`.
-    """
-    files = [_opened(path) for path in paths]
-    first = files[0][0]
-    for path, (data, _) in zip(paths, files, strict=True):
-        for name in ("class_names", *first["settings"]):
-            a, b = (each["settings"] | {"class_names": each["class_names"]} for each in (first, data))
-            if a[name] != b[name]:
-                raise ValueError(
-                    f"{paths[0]} and {path} differ in {name}, {a[name]!r} and {b[name]!r}; report both with the same "
-                    "settings, and name all classes by class_names=[...]"
-                )
-    ats = [result._at for _, result in files]
-    summed = replace(
-        ats[0],
-        counts=_sum([at.counts for at in ats]),
-        groups=_sum([at.groups for at in ats]),
-        buckets=_sum([at.buckets for at in ats]),
-        dependent=any(at.dependent for at in ats),
-    )
-    settings, notes = files[0][1]._settings, [note for data, _ in files for note in data.get("notes", ())]
-    rows = settings.read(summed)
-    if any(set(result._rows) - set(rows) for _, result in files):
-        notes.append("values that need more than counts, such as areas under curves, are left out")
-    return ReportResult(rows, summed, settings, files[0][1]._version, tuple(dict.fromkeys(notes)))
-
-
-def _sum(parts: list[Any]) -> Any:
-    """Add counts of several results; None if they have none."""
-    if isinstance(parts[0], Margins):
-        return Margins(*(torch.stack(list(part)).sum(0) for part in zip(*parts, strict=True)))
-    return None if parts[0] is None else torch.stack(parts).sum(0)
-
-
-def _opened(path: str | PathLike[str]) -> tuple[dict[str, Any], ReportResult]:
+def contents(path: str | PathLike[str]) -> tuple[dict[str, Any], ReportResult]:
     """Read a file; return its contents and the result."""
     with open(path, "rb") as file:
         text = file.read()
@@ -108,7 +62,7 @@ def _opened(path: str | PathLike[str]) -> tuple[dict[str, Any], ReportResult]:
     if data["schema"] == SCHEMA and data.get("sha256") != digest_of(data):
         raise ValueError(damaged)
     try:
-        result = _result(data)
+        result = result_of(data)
         signed = result.signature
     except (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
         raise ValueError(f"{damaged}: {type(error).__name__} {error}") from error
@@ -117,7 +71,7 @@ def _opened(path: str | PathLike[str]) -> tuple[dict[str, Any], ReportResult]:
     return data, result
 
 
-def _result(data: Mapping[str, Any]) -> ReportResult:
+def result_of(data: Mapping[str, Any]) -> ReportResult:
     """Make a result of the contents of a file."""
     report = ImbalanceReport(**arguments_of_file(data))
     kind = torch.float64 if report.weighted else torch.int64

@@ -13,7 +13,7 @@ SCRIPT = ROOT / "examples" / "gallery.py"
 PICTURES = {path.name: path for path in (ROOT / "examples" / "figures").glob("*.png")}
 STUDY = ("decision_rule.png", "decision_epochs.png")  # drawn by the script report.py of the study of decisions
 COMMITTED = {name: path for name, path in PICTURES.items() if name not in STUDY}
-WITHOUT_DATA = ("skew_map.png", "sensitivity.png", "prevalence.png")  # no rounding of another machine shows in them
+WITHOUT_DATA = ("sensitivity.png", "prevalence.png")  # no rounding of another machine shows in them
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ SNIPPETS = [
     for snippet in re.findall(r"^```python\n(.*?)^```", section, flags=re.DOTALL | re.MULTILINE)
 ]
 PROGRAMS = {"FSDP2", "Ray Train"}  # which start processes, or are started as several
+PROGRAMS |= {"Spark", "Ray Data", "BigQuery and Snowflake"}  # tests/predictions/test_engines.py runs them
 TESTED = [(name, snippet) for name, snippet in SNIPPETS if name not in STAND_INS | PROGRAMS]
 TABLE = re.findall(r"^\| `(.*)` \| `(.*)` \|$", GUIDE, flags=re.MULTILINE)
 PACKAGES = {

@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import json
 import math
 import re
 import shlex
@@ -12,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sklearn.metrics
+import torch
 from rooms import command_line
 
 import imbtorch
+from imbtorch.statistics import paired_compare
 
 NAMES = np.array(["emu, rare", "house cat", "wild dog"])  # sorted; one class is never predicted
 RNG = np.random.default_rng(0)
@@ -431,3 +434,66 @@ def test_the_entry_point_exits_with_2_if_the_package_cannot_be_imported(monkeypa
     assert capsys.readouterr().out == f"imbtorch {imbtorch.__version__}\n"
     monkeypatch.setitem(sys.modules, "imbtorch.predictions.command_line", None)
     assert module.command_line() == 2
+
+
+# --- looks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def growing(tmp_path):
+    """Return a function that writes the first rows of two models, of which the new one has fewer false positives."""
+    generator = np.random.default_rng(0)
+    target = (generator.random(900) < 0.2).astype(int)
+    old, new = (np.where(generator.random(900) < wrong, 1 - target, target) for wrong in (0.2, 0.1))
+
+    def write(rows):
+        lines = [f"{t},{a},{b}" for t, a, b in zip(target[:rows], old, new, strict=False)]
+        path = tmp_path / f"{rows}.csv"
+        path.write_text("\n".join(["label,old,new", *lines, ""]))
+        return path, target[:rows], old[:rows], new[:rows]
+
+    return write
+
+
+def gate(path, *more):
+    """Run the gate on a file of two models."""
+    options = ["--target", "label", "--preds", "old,new", "--measure", "balanced_accuracy", "--margin", "0.01"]
+    return command_line.main(["compare", str(path), *options, *map(str, more)])
+
+
+def test_a_plan_of_looks_is_kept_in_a_file(growing, tmp_path, capsys):
+    file = tmp_path / "looks.json"
+    for look in (1, 2, 3):
+        path, target, old, new = growing(300 * look)
+        code = gate(path, "--looks", 3, "--look", look, "--looks-file", file)
+        said = capsys.readouterr().out
+        assert f"look {look} of 3" in said
+        held = json.loads(file.read_text())["looks"]
+        assert [each["samples"] for each in held] == [300, 600, 900][:look]
+        assert held[-1]["verdict"] == {0: "not worse", 1: "worse", 3: "undecided"}[code]
+        tensors = (torch.from_numpy(each) for each in (new, old, target))
+        plan = {"looks": 3, "look": look, "generator": torch.Generator().manual_seed(0)}
+        expected = paired_compare("balanced_accuracy", *tensors, 2, level=0.9, **plan).difference
+        assert held[-1]["bound"] == pytest.approx(expected.low.item(), abs=0.02)  # the information is measured here
+    assert gate(path, "--looks", 3, "--look", 3, "--looks-file", file) == 2
+    assert "holds 3 looks, so the next is look 4, got 3" in capsys.readouterr().err
+    assert gate(path, "--looks", 3, "--look", 3) in (0, 3)
+    assert "nothing checked the earlier ones" in capsys.readouterr().out
+
+
+def test_a_verdict_without_a_plan_holds_for_one_look(growing, capsys):
+    gate(growing(900)[0])
+    assert "(for one look at the samples)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        (("--look", 1), "looks and look belong together"),
+        (("--looks-file", "a.json"), "--looks-file records looks that --looks and --look plan"),
+        (("--looks", 2, "--look", 3), "look must be 1 to looks=2, got 3"),
+    ],
+)
+def test_plans_that_cannot_be(growing, capsys, more, text):
+    assert gate(growing(300)[0], *more) == 2
+    assert text in capsys.readouterr().err

@@ -412,11 +412,11 @@ def test_the_interval_of_an_area_is_in_the_result_that_has_it():
 
 @pytest.mark.slow
 def test_margins_are_counted_for_so_many_classes_that_a_matrix_would_be_large():
-    names = [f"c{index}" for index in range(60_000)]
+    names = [f"c{index}" for index in range(6_000)]
     preds = [*names[1:100], *names[99:]]
     result = imbtorch.report(preds=preds, target=names, measures=["accuracy", "balanced_accuracy", "cba"])
     assert isinstance(result.counts, imbtorch.Margins)
-    truth, found = np.arange(60_000), np.array([*range(1, 100), *range(99, 60_000)])
+    truth, found = np.arange(6_000), np.array([*range(1, 100), *range(99, 6_000)])
     assert result["accuracy"].item() == pytest.approx(sklearn.metrics.accuracy_score(truth, found))
     assert result["balanced_accuracy"].item() == pytest.approx(
         sklearn.metrics.recall_score(truth, found, average="macro")

@@ -449,6 +449,7 @@ def test_every_source_gives_the_counts_of_scikit_learn(options, every_source):
             assert sklearn.metrics.roc_auc_score(at == T, P[:, at]) == pytest.approx(first[f"auc/{name}"], abs=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:report. auc")
 def test_labels_of_every_source(tmp_path):
     truth = np.stack([T == 0, T != 1, T == 2], 1).astype(int)
     data = {f"y_{name}": truth[:, at] for at, name in enumerate(NAMES)}
