@@ -1,4 +1,4 @@
-"""Frames of real engines, eager and lazy: the same counts, table and signature as the columns in memory."""
+"""Frames of real engines (`sources.py`), eager and lazy: the same counts, table and signature as columns in memory."""
 
 import importlib
 import os
