@@ -1,4 +1,4 @@
-"""A theme of several modules: frames of real engines give the counts, table and signature of columns in memory."""
+"""Frames of real engines (`sources.py`), eager and lazy: the same counts, table and signature as columns in memory."""
 
 import importlib
 import os

@@ -666,6 +666,7 @@ def test_tables_are_printed_in_every_form(tmp_path):
     assert run(*command)[1] == f"{result.table()}\n\n{result.signature}\n"
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_quietly(tmp_path):
     path = write(tmp_path / "a.csv", {"label": np.arange(3000) % 999, "pred": np.arange(3000) % 999})
     command = f"{sys.executable} -m imbtorch report {path} --target label --preds pred --csv"
@@ -699,6 +700,7 @@ def test_progress_is_shown_on_a_terminal_only(tmp_path, monkeypatch):
         assert bool(stream.getvalue()) == bool(text)
 
 
+@pytest.mark.slow
 def test_import_imbtorch_loads_no_reader():
     program = (
         "import sys, imbtorch; print([n for n in ('duckdb', 'pyarrow', 'pandas', 'narwhals') if n in sys.modules])"
