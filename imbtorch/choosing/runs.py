@@ -88,6 +88,15 @@ class RunsByMeasure(Mapping[str, Runs]):
 
     A mapping: name of a measure -> :class:`Runs`. The table has a row for each model and a column for each measure, and
     the differences to the first model. ``table().to_latex()``, ``to_markdown()`` and ``to_csv()`` write it.
+
+    Args:
+        measures: name of a measure -> its means.
+
+    >>> target = torch.tensor([0, 0, 0, 1] * 25)
+    >>> preds = [target.roll(shift) for shift in (0, 4, 1, 4)]
+    >>> found = over_runs({"net": preds}, target, ["accuracy", "recall"], generator=torch.Generator().manual_seed(0))
+    >>> list(found), found["recall"].values["net"].tolist()
+    (['accuracy', 'recall'], [1.0, 1.0, 0.0, 1.0])
     """
 
     def __init__(self, measures: Mapping[str, Runs]) -> None:
