@@ -175,6 +175,7 @@ def test_sums_beyond_the_integers_of_floats_are_refused(engine, tmp_path):
 RECIPES = (Path(__file__).parents[2] / "examples" / "trainers.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("title", "package"), [("Spark", "pyspark"), ("Ray Data", "ray"), ("BigQuery and Snowflake", "duckdb")]
 )
