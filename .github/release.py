@@ -161,7 +161,7 @@ def check_contents(wheel: Path) -> None:
 
 
 def try_out(wheel: Path, folder: Path) -> None:
-    """Install a wheel with the pinned packages of the extras ``examples`` and ``files`` in a new environment, and use it there."""
+    """Install a wheel with the pinned packages of its extras in a new environment, and use it there."""
     environment = folder / "environment"
     venv.create(environment, with_pip=False)
     scripts = environment / ("Scripts" if sys.platform == "win32" else "bin")
