@@ -460,6 +460,7 @@ def gate(path, *more):
     return command_line.main(["compare", str(path), *options, *map(str, more)])
 
 
+@pytest.mark.slow
 def test_a_plan_of_looks_is_kept_in_a_file(growing, tmp_path, capsys):
     file = tmp_path / "looks.json"
     for look in (1, 2, 3):

@@ -303,6 +303,7 @@ def test_areas_say_where_their_intervals_are():
     )
 
 
+@pytest.mark.slow
 def test_the_gain_of_a_rule_holds_for_clusters():
     """The true gain follows from the normal scores; without ids a quarter of these intervals hold it."""
     rng, ids, held = np.random.default_rng(1), np.arange(20).repeat(20), 0
