@@ -82,13 +82,7 @@ class AdjustmentSettings:
 
 
 def of_margins(argument: str, measured: Measured, counting: Counting) -> AveragedMeasure:
-    """Resolve a measure of margins.
-
-    Raises:
-        ValueError: for a measure that needs the whole matrix or prices errors by a threshold, and as
-            :func:`~imbtorch.measures.named.resolved`.
-        TypeError: for something that is not a measure.
-    """
+    """Resolve a measure of margins; raise for one that needs the whole matrix or prices errors by a threshold."""
     found = resolved(argument, measured, counting, batched=True)
     if found.needs_matrix and found.traits.key:
         raise ValueError(
@@ -247,11 +241,10 @@ class LogitAdjustmentResult(Result):
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
         """Estimate the gain of the chosen tau over tau = 0 on new samples, with an interval.
 
-        Each bucket of samples is counted at the tau that resamples without this bucket choose
-        (``examples/choices.md``). A 95% interval covered the true gain in 0.93 or more of the simulated sets of each
-        population, and in 0.89 or more if no sample of the rarest classes is right at either tau, which ``method``
-        says. Positive is better, also for a measure of which lower is better. With constraints, ``method`` gives the
-        constrained measures on held-out samples.
+        Each bucket of samples is counted at the tau that resamples without this bucket choose. If no sample of the
+        rarest classes is right at either tau, ``method`` says so, since the interval may then be too narrow
+        (``examples/choices.md``). Positive is better, also for a measure of which lower is better. With constraints,
+        ``method`` gives the constrained measures on held-out samples.
 
         Args:
             level: nominal coverage of the interval, in (0, 1).

@@ -172,9 +172,6 @@ def plot_best_thresholds(
         best: ``[L]``, these thresholds.
         measure: name of the measure that is best there.
         areas: ``[L]``, area below each curve with its interval; bounds are nan where there is none.
-
-    Returns:
-        The new figure (None if axes were given) and the axes.
     """
     fig, ax = figure_and_axes(ax, (5.0, 4.7 + LEGEND_ROW * len(counts)))
     area, draw = ("AUC", _draw_roc) if kind == "roc" else ("AP", _draw_precision_recall)
@@ -197,17 +194,7 @@ def plot_best_thresholds(
 def plot_average_precisions(
     counts: Mapping[str, Tensor], ax: Axes | None = None, *, precisions: Interval, item: str
 ) -> tuple[Figure | None, Axes]:
-    """Draw the average precision of each label as a bar, with that of random guessing as a dotted line.
-
-    Args:
-        counts: name of a label -> ``[T, 2, 2]`` counts or rates at each threshold.
-        ax: axes to draw into; by default the axes of a new figure.
-        precisions: ``[L]``, average precision of each label with its interval; bounds are nan where there is none.
-        item: label of the x axis.
-
-    Returns:
-        The new figure (None if axes were given) and the axes.
-    """
+    """Draw the average precision ``[L]`` of each label as a bar, with that of random guessing as a dotted line."""
     names = list(counts)
     fig, ax = plot_values(precisions, ax, name="average precision", value_range=(0.0, 1.0), item=item, labels=names)
     draw_baseline(ax, torch.tensor(_shares(counts)[0]), precisions.estimate)
@@ -231,10 +218,7 @@ def _draw_roc(
 def _draw_precision_recall(
     ax: Axes, named: Mapping[str, Tensor], places: Mapping[str, int], texts: Mapping[str, str], mark: str = MARK
 ) -> dict[str, list[float]]:
-    """Draw precision over recall, and return the operating points.
-
-    Random guessing and the area out of reach are drawn if all models have the same class shares.
-    """
+    """Draw precision over recall, and random guessing if all shares are equal; return the operating points."""
     curves = {}
     for name, counts in named.items():
         curve = rising(counts, precision_recall_points(counts))
