@@ -16,6 +16,7 @@ from imbtorch.counting.clusters import BUCKETS
 from imbtorch.counting.kernels import CountsShape, Integers, array, reading_is_free
 from imbtorch.counting.tasks import UNEVEN, Counting
 from imbtorch.counts import Margins, has_float64
+from imbtorch.deciding.histogram import check_scores
 
 IN_CACHE = 32_768  # scores that the CPU shifts at a time
 BLOCK = 65_536  # samples that the CPU counts at a time, which bounds the memory that a large batch takes
@@ -81,9 +82,7 @@ class AdjustedMargins:
 
     def read(self, preds: Tensor, target: Tensor) -> Batch:
         """Check a batch; its ``preds`` are the scores themselves, whose classes :meth:`add_` finds at each tau."""
-        if not isinstance(preds, Tensor) or not preds.is_floating_point():
-            got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
-            raise TypeError(f"preds must be floating scores for a sweep, got {got}; pass probabilities or logits")
+        check_scores(preds)
         preds, target = self.counting.check(preds, target)
         if self.counting.logits:
             return Batch(preds, target, preds)

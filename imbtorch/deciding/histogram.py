@@ -115,14 +115,7 @@ FURTHEST = 100.0  # logit of the last edge
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Thresholds of a sweep, and the edges of the bins in which scores are counted.
-
-    Attributes:
-        edges: sorted float64 ``[T]`` on the CPU, in units of the scores: probabilities or logits.
-        thresholds: probability of each edge; it is 1 in float64 for logits above 36.7.
-        name: identifier of the edges.
-        logits: whether edges are logits.
-    """
+    """Thresholds of a sweep, float64 ``[T]`` on the CPU, and the edges of its bins, in units of the scores."""
 
     edges: Tensor
     thresholds: Tensor
@@ -187,13 +180,8 @@ def _probabilities(thresholds: int | Tensor) -> Tensor:
 class Histogram:
     """Counts of the scores of each class in each bin: ``[2, B]``, or ``[L, 2, B]`` for several labels.
 
-    With clusters the state holds such counts for each bucket of clusters.
-
-    Attributes:
-        counting: task and options by which predictions and targets are read.
-        grid: thresholds and edges.
-        edges: edges of the grid on the device of the counts; a bin holds the scores above its lower edge, up to and
-            including its upper edge.
+    With clusters the state holds such counts for each bucket of clusters. ``edges`` are those of the grid on the device
+    of the counts; a bin holds the scores above its lower edge, up to and including its upper edge.
     """
 
     counting: Counting
@@ -239,9 +227,7 @@ class Histogram:
 
     def read(self, preds: Tensor, target: Tensor) -> Batch:
         """Check a batch of scores, and find the bin of each score."""
-        if not isinstance(preds, Tensor) or not preds.is_floating_point():
-            got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
-            raise TypeError(f"preds must be floating scores for a sweep, got {got}; pass probabilities or logits")
+        check_scores(preds)
         preds, target = self.counting.check(preds, target)
         target = integers(target)
         if isinstance(self.counting, Multiclass):
@@ -300,3 +286,10 @@ class Histogram:
 
 
 LEFT_OUT = -(2**62)  # stands for an ignored class among targets 0 and 1
+
+
+def check_scores(preds: object) -> None:
+    """Raise unless predictions are floating scores."""
+    if not isinstance(preds, Tensor) or not preds.is_floating_point():
+        got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
+        raise TypeError(f"preds must be floating scores for a sweep, got {got}; pass probabilities or logits")

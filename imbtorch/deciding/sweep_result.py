@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.compat import warn_caller
-from imbtorch.counting.arguments import check_generator
+from imbtorch.counting.arguments import check_generator, computed_on_cpu
 from imbtorch.counts import check_choice, evaluated
 from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import (
@@ -29,7 +29,7 @@ from imbtorch.deciding.curves import (
 )
 from imbtorch.deciding.steady import HeldOut, counts_at, filled, gain_interval, held_out, pooled
 from imbtorch.deciding.sweep_settings import AP, Also, Chosen, SweepSettings, negated
-from imbtorch.deciding.thresholds import OperatingPoint, candidates, operating_point, threshold_text, with_one
+from imbtorch.deciding.thresholds import OperatingPoint, candidates, held_text, probabilities, threshold_text, with_one
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
 from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
@@ -258,9 +258,7 @@ class SweepResult(Result):
     def _held_text(self, index: int, corrected: HeldOut) -> str:
         """Return the limited measures on held-out samples as text; empty without limits."""
         limits = self._settings.limits_of(index)
-        counts = pooled(corrected.counts).double()
-        held = (f"{name} {evaluated(limit.measure, counts):.3f}" for name, limit in limits.items())
-        text = f"; on held-out samples {', '.join(held)}" if limits else ""
+        text = "; " * bool(limits) + held_text(limits, pooled(corrected.counts).double())
         if corrected.failed:
             parts = "tenths" if corrected.counts.ndim == 2 else "groups of buckets"
             text += f"; no threshold keeps the limits without {corrected.failed} of {corrected.folds} {parts}"
@@ -421,11 +419,12 @@ class SweepResult(Result):
         }
         return points["0"] if settings.counting.task == "binary" else points
 
+    @computed_on_cpu
     def _point(
         self, settings: SweepSettings, index: int, histogram: Tensor, generator: torch.Generator | None
     ) -> OperatingPoint:
         """Find the best threshold of a label."""
-        limits, shares, sure = settings.limits, settings.shares_of(index), settings.sure
+        shares = settings.shares_of(index)
         if settings.constrained:
             swept, place = settings.within_limits(index, histogram)
             threshold = settings.at(int(swept.places[place]))
@@ -438,10 +437,23 @@ class SweepResult(Result):
         if histogram.ndim == 3:
             buckets = filled(with_one(histogram))
             worth = effective_samples(counts_at(buckets, int(swept.places[place])).double(), 2)
-        point = operating_point(swept, place, threshold, settings.measure, limits, shares, sure, generator, worth)
+        counts, at = swept.counts[place], swept.rates[place]
+        flagged = at[:, 1].double()
+        point = OperatingPoint(
+            threshold[0],
+            evaluated(settings.measure, at).item(),
+            counts,
+            (flagged[1] / at[1].double().sum()).item(),
+            (flagged[1] / flagged.sum()).item(),
+            (at[..., 1].sum() / at.sum()).item(),
+            probabilities(counts, settings.limits, shares, generator, worth),
+            settings.sure,
+            self.logits,
+            threshold[1],
+        )
         if point.alerts in (0, 1):
             warn_caller(f"ThresholdSweep: the best threshold predicts the same for all samples: {point}")
-        return replace(point, logits=self.logits)
+        return point
 
     def metric(
         self,

@@ -42,14 +42,7 @@ MOST_STEADY = 200  # labels or classes up to which thresholds are chosen by resa
 
 
 class Chosen(NamedTuple):
-    """Chosen thresholds, each ``[]`` or ``[L]``.
-
-    Attributes:
-        place: index among the thresholds; that of the last one for a threshold of 1 behind it.
-        threshold: probability, float64.
-        log_odds: its log-odds, float64.
-        value: value of the measure there.
-    """
+    """Chosen thresholds, each ``[]`` or ``[L]``: index, that of the last one for 1, probability, log-odds and value."""
 
     place: Tensor
     threshold: Tensor

@@ -261,13 +261,9 @@ class InfeasibleError(ValueError):
 
 
 class Candidates(NamedTuple):
-    """Thresholds that predict differently.
+    """Thresholds that predict differently: their indices ``[K]``, counts ``[K, 2, 2]``, and rates at other shares.
 
-    Attributes:
-        places: index of each among the thresholds, ``[K]``; at the last one, which may lie behind them, nothing is
-            flagged.
-        counts: ``[K, 2, 2]``.
-        rates: counts, or rates at other class shares.
+    At the last one, which may lie behind all thresholds, nothing is flagged.
     """
 
     places: Tensor
@@ -308,46 +304,6 @@ def with_one(histogram: Tensor) -> Tensor:
     return torch.nn.functional.pad(histogram, (0, int(bool(histogram[..., -1].any()))))
 
 
-@computed_on_cpu
-def operating_point(
-    found: Candidates,
-    place: int,
-    threshold: tuple[float, float],
-    measure: Measure,
-    limits: Limits,
-    shares: Tensor | None,
-    sure: float | None,
-    generator: torch.Generator | None,
-    worth: Tensor | None = None,
-) -> OperatingPoint:
-    """Describe a threshold.
-
-    Args:
-        found: thresholds that predict differently.
-        place: index of the one that predicts as the threshold does.
-        threshold: chosen threshold as probability and log-odds.
-        measure: function of counts ``[..., 2, 2]`` whose value is reported.
-        limits: limits that the threshold keeps.
-        shares: ``[2]`` class shares at which all values are read; None for those of the counts.
-        sure: level at which all limits are promised; None if it is enough that they hold in the counts.
-        generator: source of randomness of the posterior.
-        worth: ``[2]`` independent samples that the samples of each class are worth; None for independent ones.
-    """
-    counts, at = found.counts[place], found.rates[place]
-    flagged = at[:, 1].double()
-    return OperatingPoint(
-        threshold[0],
-        evaluated(measure, at).item(),
-        counts,
-        (flagged[1] / at[1].double().sum()).item(),
-        (flagged[1] / flagged.sum()).item(),
-        (at[..., 1].sum() / at.sum()).item(),
-        _probabilities(counts, limits, shares, generator, worth),
-        sure,
-        log_odds=threshold[1],
-    )
-
-
 def _read_at(shares: Tensor | None, counts: Tensor) -> Tensor:
     """Rescale counts to the class shares at which all values are read."""
     return counts if shares is None else cast(Tensor, rescaled(counts, shares))
@@ -368,7 +324,7 @@ def all_promised(limits: Limits, counts: Tensor, sure: float, where: str) -> Ten
     return every
 
 
-def _probabilities(
+def probabilities(
     counts: Tensor, limits: Limits, shares: Tensor | None, generator: torch.Generator | None, worth: Tensor | None
 ) -> dict[str, float]:
     """Return the posterior probability of each limit, given counts ``[2, 2]``."""
@@ -396,6 +352,12 @@ def _drawn(counts: Tensor, generator: torch.Generator | None, worth: Tensor | No
 def _text(limits: Limits) -> str:
     """Write limits as text."""
     return " and ".join(f"{name} {'>=' if limit.least else '<='} {limit.bound:g}" for name, limit in limits.items())
+
+
+def held_text(limits: Limits, counts: Counts) -> str:
+    """Return the limited measures on held-out samples as text; empty without limits."""
+    values = (f"{name} {evaluated(limit.measure, counts):.3f}" for name, limit in limits.items())
+    return f"on held-out samples {', '.join(values)}" if limits else ""
 
 
 def infeasible(limits: Limits, kept: Mapping[str, Tensor], counts: Counts, what: str = "threshold") -> str:

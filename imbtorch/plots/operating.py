@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
@@ -87,15 +87,7 @@ def plot_roc(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['random guessing', 'my model']
     """
-    named = named_counts(models)
-    places = marked_places(marked, named)
-    lines = None if measure is None else roc_isometrics(measure, *_common_totals(named))
-    fig, ax = figure_and_axes(ax, (5.0, 5.0))
-    if measure is not None and lines is not None:
-        _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
-    _draw_roc(ax, named, places, model_texts(models))
-    add_legend(ax, "below")
-    return fig, ax
+    return _plot(models, ax, marked, measure, levels, roc_isometrics, _draw_roc)
 
 
 @computed_on_cpu
@@ -136,14 +128,27 @@ def plot_precision_recall(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['out of reach at these class shares', 'random guessing', 'my model']
     """
+    _common_totals(named_counts(models))
+    return _plot(models, ax, marked, measure, levels, precision_recall_isometrics, _draw_precision_recall)
+
+
+def _plot(
+    models: Models,
+    ax: Axes | None,
+    marked: int | Mapping[str, int] | None,
+    measure: Measure | None,
+    levels: Sequence[float] | None,
+    isometrics: Callable[[Measure, float, float], Tensor],
+    draw: Callable[..., Any],
+) -> tuple[Figure | None, Axes]:
+    """Draw curves of models, with operating points and lines of equal value of a measure."""
     named = named_counts(models)
     places = marked_places(marked, named)
-    totals = _common_totals(named)
-    lines = None if measure is None else precision_recall_isometrics(measure, *totals)
+    lines = None if measure is None else isometrics(measure, *_common_totals(named))
     fig, ax = figure_and_axes(ax, (5.0, 5.0))
     if measure is not None and lines is not None:
         _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
-    _draw_precision_recall(ax, named, places, model_texts(models))
+    draw(ax, named, places, model_texts(models))
     add_legend(ax, "below")
     return fig, ax
 
