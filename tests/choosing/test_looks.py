@@ -91,11 +91,11 @@ def test_a_file_refuses_repeated_and_skipped_looks(tmp_path):
     again.check(2, 200, "b")
     with pytest.raises(ValueError, match=r"plans margin=0\.02, got 0\.03"):
         LooksFile(path, {**plan, "margin": 0.03})
-    assert [each["verdict"] for each in json.loads(path.read_text())["looks"]] == ["undecided"]
+    assert [each["verdict"] for each in json.loads(path.read_text(encoding="utf-8"))["looks"]] == ["undecided"]
 
 
 def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "looks.json"
-    path.write_text("[1, 2]")
+    path.write_text("[1, 2]", encoding="utf-8")
     with pytest.raises(ValueError, match="is no file of --looks-file"):
         LooksFile(path, {})

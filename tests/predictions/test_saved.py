@@ -410,6 +410,7 @@ def test_the_interval_of_an_area_is_in_the_result_that_has_it():
     assert result["auc_low"] < result["auc"] < result["auc_high"]
 
 
+@pytest.mark.slow
 def test_margins_are_counted_for_so_many_classes_that_a_matrix_would_be_large():
     names = [f"c{index}" for index in range(6_000)]
     preds = [*names[1:100], *names[99:]]
