@@ -137,10 +137,7 @@ class _Rule(nn.Module):
         raise NotImplementedError
 
     def _check_use(self, scores: Tensor) -> None:
-        """Warn at the first use of a rule that the loaded state did not hold, or of probabilities in place of logits.
-
-        Scores are read on the CPU only, outside traces.
-        """
+        """Warn at the first use of a rule that the loaded state lacked, or, on the CPU, of probabilities as logits."""
         if not (self._checked or is_traced(scores)) and scores.is_cpu:
             self._checked = True
             if self.logits and (text := self._misfit(scores.detach())):
@@ -471,10 +468,7 @@ def _number(name: str, value: Any, several: bool = False, infinite: bool = False
 
 
 def _converted(name: str, value: Any, expected: str) -> Tensor:
-    """Convert numbers to a float64 tensor that shares no memory with them, on their own device or the default one.
-
-    It is float32 on devices without float64, and on the CPU in place of the meta device.
-    """
+    """Convert numbers to a float64 tensor, or float32 without float64, that shares no memory with them."""
     device = value.device if isinstance(value, Tensor) else torch.get_default_device()
     if isinstance(value, Tensor) and value.is_meta:
         raise ValueError(f"{name} is a tensor on the meta device, which holds no numbers; make it with device='cpu'")
@@ -491,16 +485,7 @@ def _converted(name: str, value: Any, expected: str) -> Tensor:
 
 
 def checked_shares(prior: Tensor | Sequence[float], class_names: Sequence[str] | None = None) -> Tensor:
-    """Check class counts or shares of training, and return them as float64 shares ``[K]``.
-
-    Args:
-        prior: ``[K]`` numbers in any unit.
-        class_names: names of the classes, for errors; by default their indices.
-
-    Raises:
-        ValueError: for a class without samples, negative and infinite numbers, and fewer than two classes.
-        TypeError: for anything but numbers.
-    """
+    """Check class counts or shares of training ``[K]``, and return them as float64 shares; errors name the classes."""
     found = _converted("prior", prior, "the number or share of training samples of each class, such as [900, 90, 10]")
     if found.ndim != 1 or len(found) < 2:
         raise ValueError(
