@@ -260,9 +260,9 @@ def _joined(
     second = {"new": single(new, "new", roles["new"])}
     if roles["target"] in new.names or id is None:
         second["again"] = single(new, "target", roles["target"])
-    if id is not None:
-        keys = single(old, "id", id), single(new, "id", id)
+    if id is None:
+        keys = [] if by_row else [name for name in old.names if IDS.fullmatch(name) and name in new.names]
+    else:
+        keys = list({single(each, "id", id) for each in (old, new)})
         LOG.warning("imbtorch: pairing rows by %r keeps all ids in memory, about %d bytes a row", id, BYTES)
-        return one.joined(other, first, second, keys), {role: role for role in (*first, *second)}
-    shared = [] if by_row else [name for name in old.names if IDS.fullmatch(name) and name in new.names]
-    return one.beside(other, first, second, shared), {role: role for role in (*first, *second)}
+    return one.paired(other, first, second, keys, id is not None), {role: role for role in (*first, *second)}

@@ -8,8 +8,8 @@ import importlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -108,13 +108,11 @@ class Relation(Source):
         with self._explained():
             selected = self._select([*keys, *values])
             if self.decimal == ",":
-                kinds = dict(zip(selected.columns, map(str, selected.types), strict=True))
-                texts = {name for name in values if kinds[name] == "VARCHAR"}
-                cells = [
-                    f"replace({quoted(name)}, ',', '.') AS {quoted(name)}" if name in texts else quoted(name)
-                    for name in kinds
-                ]
-                selected = selected.project(", ".join(cells))
+                texts = {name for name, kind in zip(selected.columns, selected.types, strict=True) if kind == "VARCHAR"}
+                cells = {name: quoted(name) for name in selected.columns}
+                for name in texts.intersection(values):
+                    cells[name] = f"replace({quoted(name)}, ',', '.') AS {quoted(name)}"
+                selected = selected.project(", ".join(cells.values()))
             for part in selected.to_arrow_reader(BATCH):
                 columns = {}
                 for name in keys:
@@ -138,46 +136,30 @@ class Relation(Source):
         """Return the rows that hold a value."""
         return Relation(self._select(self.names).filter(f"{quoted(name)} IS NOT DISTINCT FROM {_value(level)}"))
 
-    def _views(self, new: Relation, first: Mapping[str, str], second: Mapping[str, str], keys: Sequence[str]) -> Any:
-        """Return a function that runs SQL over the columns of both."""
-        second_columns = [f"{quoted(name)} AS {quoted(role)}" for role, name in second.items()]
-        parts = [f"trim(CAST({quoted(key)} AS VARCHAR)) AS key{at}" for at, key in enumerate(keys)]
-        new._select([*second.values(), *keys]).project(", ".join([*second_columns, *parts])).create_view("imbtorch_new")
-        columns = [f"{quoted(name)} AS {quoted(role)}" for role, name in first.items()]
-        old = self._select([*first.values(), *keys]).project(", ".join([*columns, *parts]))
-        return lambda sql: old.query("imbtorch_old", sql)
-
-    def beside(
-        self, new: Relation, first: Mapping[str, str], second: Mapping[str, str], shared: Sequence[str]
+    def paired(
+        self, new: Relation, first: Mapping[str, str], second: Mapping[str, str], keys: Sequence[str], by_id: bool
     ) -> Relation:
-        """Return columns of both, row by row."""
-        with self._explained():
-            query = self._views(new, first, second, shared)
-            check_rows(
-                *query("SELECT (SELECT count(*) FROM imbtorch_old), (SELECT count(*) FROM imbtorch_new)").fetchall()[0]
-            )
-            both = "imbtorch_old AS o POSITIONAL JOIN imbtorch_new AS n"
-            for at, name in enumerate(shared):
-                differ = f"SELECT count(*) FROM {both} WHERE o.key{at} IS DISTINCT FROM n.key{at}"
-                check_order(name, query(differ).fetchall()[0][0])
-            columns = [f"o.{quoted(role)}" for role in first] + [f"n.{quoted(role)}" for role in second]
-            return Relation(query(f"SELECT {', '.join(columns)} FROM {both}"), decimal=self.decimal)
+        """Return columns of both by their roles: of rows with the same id, or row by row if all keys agree."""
 
-    def joined(
-        self, new: Relation, first: Mapping[str, str], second: Mapping[str, str], keys: tuple[str, str]
-    ) -> Relation:
-        """Return columns of both, of the rows with the same id."""
+        def columns(source: Relation, names: Mapping[str, str]) -> Any:
+            cells = [f"{quoted(name)} AS {quoted(role)}" for role, name in names.items()]
+            cells += [f"trim(CAST({quoted(key)} AS VARCHAR)) AS key{at}" for at, key in enumerate(keys)]
+            return source._select([*names.values(), *keys]).project(", ".join(cells))
+
+        def query(sql: str) -> Any:
+            return old.query("imbtorch_old", sql)
+
         with self._explained():
-            query = self._views(new, first, second, keys[:1])
-            double = "SELECT key0 FROM {} GROUP BY key0 HAVING count(*) > 1 LIMIT 1"
-            tables = ("imbtorch_old", "imbtorch_new")
-            twice = [query(double.format(table)).fetchall() for table in tables]
-            only = "SELECT key0 FROM {} ANTI JOIN {} USING (key0)"
-            lacking = [[key for (key,) in query(only.format(*pair)).fetchall()] for pair in (tables, tables[::-1])]
-            check_ids(keys, [each[0][0] if each else None for each in twice], lacking)
-            columns = [f"o.{quoted(role)}" for role in first] + [f"n.{quoted(role)}" for role in second]
-            both = "imbtorch_old AS o JOIN imbtorch_new AS n USING (key0)"
-            return Relation(query(f"SELECT {', '.join(columns)} FROM {both}"), decimal=self.decimal)
+            columns(new, second).create_view("imbtorch_new")
+            old = columns(self, first)
+            if by_id:
+                _check_ids(query, keys[0])
+                both = "imbtorch_old AS o JOIN imbtorch_new AS n USING (key0)"
+            else:
+                both = "imbtorch_old AS o POSITIONAL JOIN imbtorch_new AS n"
+                _check_order(query, both, keys)
+            cells = [f"o.{quoted(role)}" for role in first] + [f"n.{quoted(role)}" for role in second]
+            return Relation(query(f"SELECT {', '.join(cells)} FROM {both}"), decimal=self.decimal)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -203,29 +185,33 @@ def _array(arrow: Any, name: str, part: Any) -> Array:
     return np.from_dlpack(part.fill_null(float("nan")) if part.null_count else part)
 
 
-def check_rows(old: int, new: int) -> None:
-    """Raise for sources of different lengths."""
+def _check_order(query: Callable[[str], Any], both: str, keys: Sequence[str]) -> None:
+    """Raise for sources of different lengths, and for ids that show another order of the rows."""
+    counts = "SELECT (SELECT count(*) FROM imbtorch_old), (SELECT count(*) FROM imbtorch_new)"
+    old, new = query(counts).fetchall()[0]
     if old != new:
         raise ValueError(f"old has {old} rows and new {new}; both must be predictions of the same samples")
+    for at, name in enumerate(keys):
+        differ = f"SELECT count(*) FROM {both} WHERE o.key{at} IS DISTINCT FROM n.key{at}"
+        different = query(differ).fetchall()[0][0]
+        if different:
+            raise ValueError(
+                f"column {name!r} of old and new differs in {different} rows, so their order differs: pair the rows by "
+                f"id={name!r} (--id {name}), or pass by_row=True (--by-row) if they are of the same samples anyway"
+            )
 
 
-def check_order(name: str, different: int) -> None:
-    """Raise for a column of ids that shows another order of the rows."""
-    if different:
-        raise ValueError(
-            f"column {name!r} of old and new differs in {different} rows, so their order differs: pair the rows by "
-            f"id={name!r} (--id {name}), or pass by_row=True (--by-row) if they are of the same samples all the same"
-        )
-
-
-def check_ids(keys: Sequence[str], twice: Sequence[Any], lacking: Sequence[Sequence[Any]]) -> None:
+def _check_ids(query: Callable[[str], Any], name: str) -> None:
     """Raise for ids that occur twice in the old or new source, and those of only one of them."""
-    for key, called, double in zip(keys, ("old", "new"), twice, strict=True):
-        if double is not None:
-            raise ValueError(f"{called} has several rows with {key} {double!r}; ids must differ")
-    for key, called, some in zip(keys, ("new", "old"), lacking, strict=True):
-        if some:
-            raise ValueError(f"{called} has no row with {key} {some[0]!r} ({len(some)} are missing)")
+    tables = {"old": "imbtorch_old", "new": "imbtorch_new"}
+    for called, table in tables.items():
+        twice = query(f"SELECT key0 FROM {table} GROUP BY key0 HAVING count(key0) > 1 LIMIT 1").fetchall()
+        if twice:
+            raise ValueError(f"{called} has several rows with {name} {twice[0][0]!r}; ids must differ")
+    for there, called in (("old", "new"), ("new", "old")):
+        only = query(f"SELECT key0 FROM {tables[there]} ANTI JOIN {tables[called]} USING (key0)").fetchall()
+        if only:
+            raise ValueError(f"{called} has no row with {name} {only[0][0]!r} ({len(only)} are missing)")
 
 
 def _cause(text: str) -> str:
@@ -255,7 +241,7 @@ def in_memory(columns: Mapping[str, Any], like: Any) -> Relation:
 
 
 class Reader(NamedTuple):
-    """Arguments for one file: kind, options of DuckDB, columns, and those of lists or with a space before each cell."""
+    """Arguments of DuckDB for one file; special columns hold lists (JSON), or a space before each cell (CSV)."""
 
     kind: str
     options: str
@@ -264,15 +250,7 @@ class Reader(NamedTuple):
 
 
 class Files(Relation):
-    """Files of one kind, whose columns are found by name in each.
-
-    Args:
-        paths: the files.
-        wanted: names of columns that must be there, which help to find the head.
-        encoding: encoding of CSV files.
-        decimal: decimal sign of numbers in CSV files.
-        head: whether the first row of CSV files names the columns.
-    """
+    """Files of one kind, whose columns are found by name in each; columns that are wanted help to find the head."""
 
     def __init__(
         self, paths: Sequence[str], wanted: Sequence[str], encoding: str, decimal: str, head: bool, like: Any = None
@@ -304,10 +282,8 @@ class Files(Relation):
             called, options = f"[{', '.join(map(literal, some))}]", reader.options
             if reader.kind == "csv":
                 cells = [f"c{reader.head.index(name)}" for name in wanted]
-                cells = [
-                    f"ltrim({cell})" if name in reader.special else cell
-                    for name, cell in zip(wanted, cells, strict=True)
-                ]
+                spaced = [name in reader.special for name in wanted]
+                cells = [f"ltrim({cell})" if space else cell for cell, space in zip(cells, spaced, strict=True)]
             else:
                 cells = list(map(quoted, wanted))
             if reader.kind == "json":
@@ -322,9 +298,10 @@ class Files(Relation):
     def find(self, name: str, level: Any) -> str:
         """Return a text that says where a level occurs first."""
         for path in self.paths:
-            row = _first_row(self._select([name], [path]), name, level)
-            if row is not None:
-                return f" in row {row}" + f" of {path}" * (len(self.paths) > 1)
+            numbered = self._select([name], [path]).project(f"row_number() OVER () - 1 AS r, {quoted(name)} AS x")
+            found = numbered.filter(f"x IS NOT DISTINCT FROM {_value(level)}").limit(1).fetchall()
+            if found:
+                return f" in row {found[0][0]}" + f" of {path}" * (len(self.paths) > 1)
         return ""
 
     # --- heads --------------------------------------------------------------------------------------------------------
@@ -381,31 +358,26 @@ class Files(Relation):
 
     def _csv(self, path: str, lines: list[str], packed: str | None) -> Reader:
         """Find the head of a CSV file, its separator, and the lines before it."""
-        skip = 0
-        stated = re.fullmatch(r'"?sep=(.)"?', lines[0])
-        if stated:  # Excel's
-            skip, separator = 1, stated[1]
-        else:
-            separator = ""
+        stated = re.fullmatch(r'"?sep=(.)"?', lines[0])  # Excel's
+        skip, signs = (1, [stated[1]]) if stated else (0, list(SEPARATORS))
         while True:
-            head, used = _cells(lines[skip:], separator, self._wanted)
-            named = [
-                name.strip().removeprefix("#").strip() if at == 0 else name.strip() for at, name in enumerate(head)
-            ]
+            head, sign, height = _cells(lines[skip:], signs, self._wanted)
+            named = [name.strip() for name in head]
+            named[:1] = [name.removeprefix("#").strip() for name in named[:1]]
             comment = self._head and lines[skip].strip()[:1] in ("", "#") and not self._wanted <= set(named)
             if not comment or skip + 1 >= len(lines):
                 break
             skip += 1
         if not self._head:
             named = list(map(str, range(len(head))))
-        elif not any(lines[skip + used[1] :]):
+        elif not any(lines[skip + height :]):
             raise ValueError(f"{path} must have a head and at least one row")
-        if used[0] != "," and packed is None and not path.endswith(".tsv"):
-            self.notes = [f"columns of {os.path.basename(path)} are separated by {SEPARATORS.get(used[0], used[0])}"]
+        if sign != "," and packed is None and not path.endswith(".tsv"):
+            self.notes = [f"columns of {os.path.basename(path)} are separated by {SEPARATORS.get(sign, sign)}"]
         spaced = frozenset(name for name, cell in zip(named, head, strict=True) if self._head and cell.startswith(" "))
         columns = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(len(head)))
         options = (
-            f", auto_detect=false, all_varchar=true, columns={{{columns}}}, delim={literal(used[0])}, quote='\"', "
+            f", auto_detect=false, all_varchar=true, columns={{{columns}}}, delim={literal(sign)}, quote='\"', "
             f"escape='\"', comment='', nullstr='', header={self._head}, skip={skip}, strict_mode=true, "
             f"null_padding=false, compression='{packed or 'none'}', encoding={literal(self._encoding)}, "
             "hive_partitioning=false"
@@ -413,21 +385,17 @@ class Files(Relation):
         return Reader("csv", options, tuple(named), spaced)
 
 
-def _cells(lines: Sequence[str], separator: str, wanted: set[str]) -> tuple[list[str], tuple[str, int]]:
-    """Return the cells of the head, the separator, and the number of lines that the head takes."""
-    best: tuple[tuple[int, int], list[str], str, int] | None = None
-    for sign in [separator] if separator else SEPARATORS:
+def _cells(lines: Sequence[str], signs: Sequence[str], wanted: set[str]) -> tuple[list[str], str, int]:
+    """Return the cells of the head, the best separator, and the number of lines that the head takes."""
+    found = []
+    for sign in signs:
         reader = csv.reader((line + "\n" for line in lines), delimiter=sign)
-        try:
+        with suppress(StopIteration, csv.Error):
             head = next(reader)
-        except (StopIteration, csv.Error):
-            continue
-        rank = (len(wanted & {name.strip() for name in head}), len(head))
-        if best is None or rank > best[0]:
-            best = rank, head, sign, reader.line_num
-    if best is None:
+            found.append((len(wanted & {name.strip() for name in head}), len(head), head, sign, reader.line_num))
+    if not found:
         raise ValueError("the head of the file cannot be read; is it a CSV file?")
-    return best[1], (best[2], best[3])
+    return max(found, key=lambda each: each[:2])[2:]
 
 
 def _value(level: Any) -> str:
@@ -435,13 +403,6 @@ def _value(level: Any) -> str:
     if isinstance(level, float):
         return f"'{level}'::DOUBLE"
     return "NULL" if level is None else literal(level) if isinstance(level, str) else str(level)
-
-
-def _first_row(relation: Any, name: str, level: Any) -> int | None:
-    """Return the number of the first row that holds a level."""
-    numbered = relation.project(f"row_number() OVER () - 1 AS r, {quoted(name)} AS x")
-    found = numbered.filter(f"x IS NOT DISTINCT FROM {_value(level)}").limit(1).fetchall()
-    return int(found[0][0]) if found else None
 
 
 def open_files(
@@ -460,10 +421,8 @@ def open_files(
         found = [path]
         if os.path.isdir(path):
             every = (str(file) for file in sorted(Path(path).rglob("*")) if file.is_file())
-            hidden = re.compile(r"(^|[/\\])[._]")
-            found = [file for file in every if not hidden.search(os.path.relpath(file, path))]
-            suffixes = {*KINDS, *PACKED}
-            found = [file for file in found if Path(file).suffix.lower() in suffixes]
+            found = [file for file in every if Path(file).suffix.lower() in {*KINDS, *PACKED}]
+            found = [file for file in found if not re.search(r"(^|[/\\])[._]", os.path.relpath(file, path))]
         elif not os.path.exists(path):
             found = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
         if not found:
