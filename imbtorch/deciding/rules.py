@@ -81,7 +81,7 @@ class _Rule(nn.Module):
     ) -> None:
         """Copy saved numbers into the rule; refuse another number of classes or labels."""
         others = dict(state_dict)
-        saved = {name: others.pop(prefix + name) for name in self._numbers if prefix + name in state_dict}
+        saved = {name: _read(others.pop(prefix + name)) for name in self._numbers if prefix + name in state_dict}
         missing = [prefix + name for name in self._numbers if name not in saved and name != self._derived]
         if not self.of_a_sweep:
             missing_keys += missing
@@ -449,6 +449,12 @@ def _not_taken(sweep: str, source: Any) -> str:
     """Return the error message for something that a rule cannot take."""
     remedy = "; it owns a rule that holds its choice, sweep.rule" if isinstance(source, nn.Module) else ""
     return f"source must be the result of a {sweep} or a point of its best(), got a {type(source).__name__}{remedy}"
+
+
+def _read(value: Any) -> Any:
+    """Return a value of a state; Lightning's sharded strategies pass what reads a tensor when torch gets it."""
+    lazy = not isinstance(value, Tensor) and hasattr(value, "__torch_function__")
+    return torch.clone(value) if lazy else value
 
 
 def _got(value: Any) -> str:
