@@ -161,7 +161,7 @@ def check_contents(wheel: Path) -> None:
 
 
 def try_out(wheel: Path, folder: Path) -> None:
-    """Install a wheel with the pinned packages of the extra ``examples`` in a new environment, and use it there."""
+    """Install a wheel with the pinned packages of its extras in a new environment, and use it there."""
     environment = folder / "environment"
     venv.create(environment, with_pip=False)
     scripts = environment / ("Scripts" if sys.platform == "win32" else "bin")
@@ -173,7 +173,7 @@ def try_out(wheel: Path, folder: Path) -> None:
     pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile")
     call(*pip, torch)
     uv = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python)
-    call(*(uv if find_spec("uv") else pip), f"{wheel}[examples]")
+    call(*(uv if find_spec("uv") else pip), f"{wheel}[examples,files]")
 
     (folder / "some predictions.csv").write_text(ROWS, encoding="utf-8")
     said = call(python, "-I", "-c", PROGRAM, cwd=folder)

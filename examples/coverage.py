@@ -36,6 +36,7 @@ import numpy as np
 import torch
 from scipy import stats
 from scipy.optimize import brentq
+from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 from tqdm import tqdm
 
@@ -59,6 +60,7 @@ sys.path.append(str(HERE))
 import coverage_epochs as epochs_  # noqa: E402
 import coverage_gains as gains_  # noqa: E402
 
+Array = Any  # of NumPy
 Measures = dict[str, Callable[[Tensor], Tensor]]
 Limits = tuple[Tensor, Tensor]
 Method = Callable[[Tensor, Measures, str], dict[str, Limits]]
@@ -430,7 +432,6 @@ DISAGREEMENTS = {  # name -> rates beyond the loss in frequent and in rare class
     "by the loss, three times as high in rare classes": ((0, 0), (1 / 3, 1)),
     "in rare classes alone": ((0, 0), (0, 1)),
 }
-LOOKED_AT, LOOKS = ((1900, 100), (1600, 400), (9000, 1000)), ("by .02", "by the loss alone")
 
 
 GATES = [*((sizes, "BA", 0.01, name) for sizes, name in product((*TESTS, LONG_TEST), DISAGREEMENTS) if len(set(sizes))
@@ -494,26 +495,18 @@ def passed(sets: int, sizes: tuple[int, ...], measure: str, margin: float, name:
     return [*at_margin, 1 - len(found[margin]) / sets, equal_models[0]]
 
 
-PLANNED = [
-    *((sizes, "BA", name) for sizes, name in product(LOOKED_AT, LOOKS)),
-    *((sizes, measure, "by .02") for sizes, measure in product(LOOKED_AT[:2], ("macro F1", "IAM"))),
-]
+PLANNED = [((9000, 1000), "BA"), *product(((1900, 100), (1600, 400)), OVER_SEEDS)]
 
 
-@table(
-    "looks",
-    "samples, measure, disagreement | one of 20 looks, planned, last look, equal planned, equal last",
-    PLANNED,
-    200,
-)
-def looks(sets: int, sizes: tuple[int, ...], measure: str, name: str) -> list[float]:
+@table("looks", "samples, measure | one of 20 looks, planned, last look, equal planned, equal last", PLANNED, 100)
+def looks(sets: int, sizes: tuple[int, ...], measure: str) -> list[float]:
     """Share of sets that call a model not worse at one of 20 growing sizes: each look alone, by a plan, at the last.
 
-    The model is worse by .01, which at most .05 should pass; equal models disagree likewise.
+    The model is worse by .01, which at most .05 should pass, and disagrees by .02 besides; so do equal models.
     """
     found = []
     for margin in (0.01, 0.0):
-        models, passes = Disagreement(sizes, name, measure, margin), []
+        models, passes = Disagreement(sizes, "by .02", measure, margin), []
         compared = partial(paired_compare, OVER_SEEDS[measure], num_classes=len(sizes), level=0.9, draws=1000)
         for _ in range(sets):
             target = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))[torch.randperm(sum(sizes))]
@@ -1545,6 +1538,78 @@ def of_two_models(sets: int, positives: int, negatives: int, *shifts: float) -> 
     return row
 
 
+def of_patients(patients: int, shape: float, shifts: Sequence[float], seed: int) -> tuple[Array, Array, Array]:
+    """Scores of two models ``[2, N]``, targets and patients, who have 5 to 59 visits each.
+
+    Patients differ in their share of positives, a quarter on average; .3 of the variance of scores belongs to the
+    patient, .2 to patient and model, .2 to the visit.
+    """
+    drawn = np.random.default_rng(seed)
+    ids = np.repeat(np.arange(patients), drawn.integers(5, 60, patients))
+    target = (drawn.random(len(ids)) < drawn.beta(shape, 3 * shape, patients)[ids]).astype(int)
+    common = math.sqrt(0.3) * drawn.standard_normal(patients)[ids] + math.sqrt(0.2) * drawn.standard_normal(len(ids))
+    own = math.sqrt(0.2) * drawn.standard_normal((2, patients))[:, ids]
+    noise = math.sqrt(0.3) * drawn.standard_normal((2, len(ids)))
+    return np.asarray(shifts)[:, None] * target + common + own + noise, target, ids
+
+
+AREAS_OF_SCORES = {"auc": roc_auc_score, "average_precision": average_precision_score}
+
+
+@table("paired_patients", "patients, shape, shift of a, shift of b | covered AUC, AUC width, covered AP, AP width",
+    [(*kind, *shifts) for kind in product((10, 20, 40), (0.5, 0.1)) for shifts in ((1.0, 1.0), (2.0, 1.3), (3.0, 2.0))],
+    100)  # fmt: skip
+def of_patients_covered(sets: int, patients: int, shape: float, *shifts: float) -> list[float]:
+    """Coverage and width of differences of areas of patients; a shape of .1: most positives belong to few of them."""
+    scores, target, _ = of_patients(20_000, shape, shifts, 0)
+    truth = {name: np.subtract(*(area(target, each) for each in scores)) for name, area in AREAS_OF_SCORES.items()}
+    found: dict[str, list[tuple[bool, float]]] = {name: [] for name in truth}
+    for seed in range(1, sets + 1):
+        scores, target, ids = of_patients(patients, shape, shifts, seed)
+        if len({*ids[target == 1]}) < 2:
+            continue
+        for name, value in truth.items():
+            tensors = map(torch.from_numpy, (*scores, target))
+            interval = paired_compare(name, *tensors, cluster=torch.from_numpy(ids)).difference
+            found[name].append((bool(interval.low <= value <= interval.high), float(interval.high - interval.low)))
+    return [each for pairs in found.values() for each in means(pairs)]
+
+
+@table("seeds_of_scores", "positives, samples, shift of a, shift of b, seeds | covered AUC, covered AUC difference, "
+    "covered AP, covered AP difference", [(*size, *shifts, seeds) for size in ((10, 500), (30, 500)) for
+    shifts in ((2.0, 2.0), (3.0, 2.0), (1.0, 0.7)) for seeds in (3, 8)], 60)  # fmt: skip
+def of_seeds_of_scores(sets: int, positives: int, samples: int, a: float, b: float, seeds: int) -> list[float]:
+    """Coverage of means over seeds of areas; the shift of a seed deviates by .2 (standard deviation).
+
+    Of the variance of scores .5 is common to all, and .25 to the seeds of a model.
+    """
+    drawn = np.random.default_rng(positives + samples)
+
+    def runs(target: Array, number: int) -> dict[str, list[Array]]:
+        common = math.sqrt(0.5) * drawn.standard_normal(len(target))
+        kept = {}
+        for name, shift in (("a", a), ("b", b)):
+            own = common + 0.5 * drawn.standard_normal(len(target))
+            kept[name] = [
+                (shift + 0.2 * drawn.standard_normal()) * target + own + 0.5 * drawn.standard_normal(len(target))
+                for _ in range(number)
+            ]
+        return kept
+
+    many, target = (np.arange(each * samples) < each * positives for each in (40, 1))
+    values = [[[area(many, some[0]) for area in AREAS_OF_SCORES.values()] for some in runs(many, 1).values()]
+        for _ in range(100)]  # fmt: skip
+    truth, covered = np.mean(values, 0).T, []
+    for _ in range(sets):
+        found = over_runs(runs(target.astype(int), seeds), target.astype(int), list(AREAS_OF_SCORES), draws=300)
+        row = []
+        for (one, other), each in zip(truth, found.values(), strict=True):
+            mean_, difference = each.models["a"], each.differences["a", "b"]
+            row += [bool(mean_.low <= one <= mean_.high), bool(difference.low <= one - other <= difference.high)]
+        covered.append(row)
+    return means(covered)
+
+
 # --- clusters where predictions are kept ----------------------------------------------------------------------------
 
 
@@ -1729,6 +1794,8 @@ KINDS_OF_INTERVALS = {  # tables whose columns of coverage are read together
     "the same, clusters": ("pairs_of_clusters",),
     "AUC, average precision": ("areas",),
     "their differences": ("paired_scores",),
+    "the same, patients": ("paired_patients",),
+    "means over seeds of both": ("seeds_of_scores",),
     "threshold: value, gain": ("thresholds", "no_gain"),
     "sweep with clusters": ("sweeps_of_clusters",),
     "gain of tau": ("gains", "rare_gains"),
@@ -1740,6 +1807,7 @@ KINDS_OF_INTERVALS = {  # tables whose columns of coverage are read together
 RATES = {  # other columns: what a reader wants of them
     "gate passes a model that is worse by the margin (aim .05)": ("gate", "not worse"),
     "the same, at one of 20 looks": ("looks", "one of 20 looks"),
+    "the same, planned looks": ("looks", "planned"),
     "`best(..., sure=.9)` is wrong (aim .1)": ("promises", "wrong"),
     "bias of a chosen epoch's value": ("epochs", "bias"),
     "the same, corrected": ("epochs", "corrected bias"),

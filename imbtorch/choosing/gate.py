@@ -15,7 +15,7 @@ from imbtorch.choosing.looks import LooksFile, at_look, digest, level_to_draw, q
 from imbtorch.choosing.outcomes import JointOutcomes
 from imbtorch.counting.tasks import Counting
 from imbtorch.intervals.draws import normal_quantile
-from imbtorch.intervals.intervals import Interval
+from imbtorch.intervals.intervals import Interval, check_draws
 from imbtorch.measures.named import AveragedMeasure, directed, resolved
 from imbtorch.reports.report import ImbalanceReport
 
@@ -178,6 +178,7 @@ class PairedModels:
 
         With ``times``, as of so many times as many samples with the same shares.
         """
+        check_draws(draws, level, generator)
         if self.outcomes is None or isinstance(measure, str):
             options: dict[str, Any] = {"draws": draws, "level": level, "generator": generator}
             new, old, target = self.scores

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
 from imbtorch.choosing.paired_scores import SCORE_MEASURES, ranks
+from imbtorch.columns import Column, Rules, typed
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import checked_ids, computed_on_cpu, spread
 from imbtorch.counts import evaluated, ratio
@@ -20,6 +22,7 @@ from imbtorch.deciding.curves import area, average_precision, histogram_of_ranks
 from imbtorch.intervals.draws import chunks, gammas, pooled_recall, student_quantile, worth_of_hits
 from imbtorch.intervals.intervals import Interval, check_draws, warn_of_large_cluster
 from imbtorch.measures.named import AveragedMeasure, Measured, measure_of_counts, measure_text
+from imbtorch.suggestions import first_names
 from imbtorch.tables import Cell, Table
 from imbtorch.waiting import announced
 
@@ -88,6 +91,15 @@ class RunsByMeasure(Mapping[str, Runs]):
 
     A mapping: name of a measure -> :class:`Runs`. The table has a row for each model and a column for each measure, and
     the differences to the first model. ``table().to_latex()``, ``to_markdown()`` and ``to_csv()`` write it.
+
+    Args:
+        measures: name of a measure -> its means.
+
+    >>> target = torch.tensor([0, 0, 0, 1] * 25)
+    >>> preds = [target.roll(shift) for shift in (0, 4, 1, 4)]
+    >>> found = over_runs({"net": preds}, target, ["accuracy", "recall"], generator=torch.Generator().manual_seed(0))
+    >>> list(found), found["recall"].values["net"].tolist()
+    (['accuracy', 'recall'], [1.0, 1.0, 0.0, 1.0])
     """
 
     def __init__(self, measures: Mapping[str, Runs]) -> None:
@@ -160,6 +172,7 @@ def over_runs(
     *,
     measure: Measured | None = None,
     num_classes: int | None = None,
+    positive: Any = None,
     cluster: Tensor | None = None,
     draws: int = 1000,
     level: float = 0.95,
@@ -185,12 +198,14 @@ def over_runs(
     each seed: no interval can know of a kind of seed that did not come.
 
     Args:
-        runs: name of a model -> ``[N]`` class indices predicted by each of its seeds. Models may differ in the number
-            of seeds; at least two are needed for each. For ``"auc"`` and ``"average_precision"`` scores of class 1.
+        runs: name of a model -> ``[N]`` classes predicted by each of its seeds: indices, or arrays of any type, read
+            like saved predictions. Models may differ in the number of seeds; each needs two. For ``"auc"`` and
+            ``"average_precision"`` scores of class 1.
         target: ``[N]`` class indices; a list of them for folds, which get the means and no interval.
         measures: name in the catalogue, averaged as in a report, or function of ``[..., K, K]`` counts; or a list.
         measure: the same, under its older name.
         num_classes: number of classes K; by default the largest index plus one.
+        positive: positive one of two classes that are not 0 and 1, such as texts.
         cluster: ``[N]`` id of the cluster of each sample, such as its patient; whole clusters are then drawn. By
             default samples are independent.
         draws: number of draws.
@@ -221,12 +236,14 @@ def over_runs(
     """
     check_draws(draws, level, generator)
     wanted, alone = _wanted(measures, measure)
-    if not isinstance(target, Tensor):
+    if isinstance(target, (list, tuple)) and len(target) and np.ndim(target[0]) > 0:
         if cluster is not None:
             raise ValueError("cluster must be left out for folds, which have no intervals")
-        found = _over_folds(runs, target, wanted, num_classes, level)
+        _check_folds(runs, target)
+        found = _over_folds(*_as_tensors(runs, target, positive), wanted, num_classes, level)
     else:
         _check_runs(runs)
+        runs, (target,) = _as_tensors(runs, [target], positive)
         if _are_scores(runs, wanted):
             parts, groups = _of_scores(runs, target, wanted, cluster, draws, generator)
         else:
@@ -246,6 +263,50 @@ def _wanted(measures: Any, measure: Any) -> tuple[list[Measured], bool]:
             raise ValueError("measures must name at least one measure, got an empty list")
         return list(given), False
     return [given], True
+
+
+def _as_tensors(
+    runs: Mapping[str, Sequence[Any]], targets: Sequence[Any], positive: Any
+) -> tuple[dict[str, list[Tensor]], list[Tensor]]:
+    """Return tensors: indices of classes, which are typed like saved predictions, and scores as they are.
+
+    Args:
+        runs: name of a model -> predictions of its seeds, or of its folds.
+        targets: targets of all seeds, or of each fold.
+        positive: positive one of two classes.
+    """
+    given = {(name, at): each for name, some in runs.items() for at, each in enumerate(some)}
+    if positive is None and all(isinstance(each, Tensor) for each in (*targets, *given.values())):
+        return {name: list(some) for name, some in runs.items()}, list(targets)
+    arrays = {key: np.asarray(each) for key, each in given.items()}
+    columns = [_column("target", np.concatenate([np.asarray(each) for each in targets]))]
+    if scored := all(each.dtype.kind == "f" for each in arrays.values()):
+        classes = typed(columns[0], [], Rules(positive=positive))
+    else:
+        columns += [_column(f"runs[{name!r}][{at}]", each) for (name, at), each in arrays.items()]
+        classes = typed(columns[0], columns[1:], Rules(positive=positive))
+    if len(classes.names) == 2 and not classes.binary:
+        raise ValueError(f"positive must name the positive one of two classes, {first_names(classes.names)}")
+    indices = [torch.from_numpy(classes.table(each, at == 0)[each.codes]) for at, each in enumerate(columns)]
+    found = [torch.from_numpy(each) for each in arrays.values()] if scored else indices[1:]
+    taken = iter(found)
+    lengths = [len(each) for each in targets]
+    return {name: [next(taken) for _ in some] for name, some in runs.items()}, list(torch.split(indices[0], lengths))
+
+
+def _column(name: str, values: Any) -> Column:
+    """Return values of any type as a column."""
+    levels: dict[Any, int] = {}
+    codes = np.array([levels.setdefault(value, len(levels)) for value in values.tolist()], dtype=np.int64)
+    return Column(name, list(levels), codes)
+
+
+def _check_folds(runs: Mapping[str, Sequence[Any]], targets: Sequence[Any]) -> None:
+    """Raise unless models have predictions of each fold."""
+    _check_runs(runs, 1)
+    for name, some in runs.items():
+        if len(some) != len(targets):
+            raise ValueError(f"runs[{name!r}] must hold the predictions of {len(targets)} folds, got {len(some)}")
 
 
 def _check_runs(runs: Mapping[str, Sequence[Tensor]], least: int = 2) -> None:
@@ -407,10 +468,6 @@ def _over_folds(
     level: float,
 ) -> dict[str, Runs]:
     """Compute means over folds, whose samples differ."""
-    _check_runs(runs, 1)
-    for name, some in runs.items():
-        if len(some) != len(targets):
-            raise ValueError(f"runs[{name!r}] must hold the predictions of {len(targets)} folds, got {len(some)}")
     scored = _are_scores(runs, wanted)
     if num_classes is None and not scored:
         num_classes = max(int(each.max()) for some in (targets, *runs.values()) for each in some) + 1

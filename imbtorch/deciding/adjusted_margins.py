@@ -16,6 +16,7 @@ from imbtorch.counting.clusters import BUCKETS
 from imbtorch.counting.kernels import CountsShape, Integers, array, reading_is_free
 from imbtorch.counting.tasks import UNEVEN, Counting
 from imbtorch.counts import Margins, has_float64
+from imbtorch.deciding.histogram import check_scores
 
 IN_CACHE = 32_768  # scores that the CPU shifts at a time
 BLOCK = 65_536  # samples that the CPU counts at a time, which bounds the memory that a large batch takes
@@ -30,13 +31,7 @@ class AdjustedMargins:
     The state holds, one after the other: for each bucket and tau the wrong and the right predictions of each class,
     ``[B, T, 2, K]``; the targets of each class ``[B, K]``; a spare cell for each of
     :data:`~imbtorch.counting.batches.FAULTS`; the number of samples; and that of samples which came with the id of a
-    cluster or have several positions.
-
-    Attributes:
-        counting: number of classes, and how predictions and targets are checked.
-        taus: multiples of the logarithms, sorted.
-        prior: class shares of training, float64 ``[K]`` on the CPU.
-        device: device of the counts.
+    cluster or have several positions. ``taus`` are sorted; ``prior`` are the class shares of training ``[K]``.
     """
 
     counting: Counting
@@ -86,15 +81,8 @@ class AdjustedMargins:
         return torch.zeros(self.length, dtype=torch.int64, device=device)
 
     def read(self, preds: Tensor, target: Tensor) -> Batch:
-        """Check a batch; its ``preds`` are the scores themselves, whose classes :meth:`add_` finds at each tau.
-
-        Raises:
-            ValueError: as :meth:`Counting.read`.
-            TypeError: as :meth:`Counting.read`, and for predictions that are not floating scores.
-        """
-        if not isinstance(preds, Tensor) or not preds.is_floating_point():
-            got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
-            raise TypeError(f"preds must be floating scores for a sweep, got {got}; pass probabilities or logits")
+        """Check a batch; its ``preds`` are the scores themselves, whose classes :meth:`add_` finds at each tau."""
+        check_scores(preds)
         preds, target = self.counting.check(preds, target)
         if self.counting.logits:
             return Batch(preds, target, preds)
@@ -222,12 +210,7 @@ class AdjustedMargins:
 
 
 def highest_of_many(logits: Integers, shifts: Integers) -> Integers:
-    """Return the class of the highest shifted logit of each sample ``[T, M]``, the first of tied ones.
-
-    Args:
-        logits: ``[M, K]``.
-        shifts: ``[T, K]``, what is subtracted.
-    """
+    """Return the class of the highest shifted logit, ``[T, M]`` of ``[M, K]`` and ``[T, K]``; of ties the first."""
     chosen: Integers = (logits - shifts[:, None]).argmax(-1)
     return chosen
 

@@ -16,7 +16,7 @@ from imbtorch.counts import Margins, Measure, evaluated
 from imbtorch.deciding.adjustments import AdjustmentPoint, Adjustments, at, over_buckets
 from imbtorch.deciding.limits import checked_floors
 from imbtorch.deciding.rules import LogitAdjustment
-from imbtorch.deciding.thresholds import Limits
+from imbtorch.deciding.thresholds import Limits, held_text
 from imbtorch.intervals.intervals import Interval, check_level
 from imbtorch.measures.named import PER_CLASS, AveragedMeasure, Measured, directed, of_name, resolved
 from imbtorch.measures.traits import by_any_name
@@ -33,15 +33,8 @@ DRAWN = ("accuracy", "balanced_accuracy")  # measures of the picture beside the 
 class AdjustmentSettings:
     """Settings by which a sweep computes values from its counts; its results share them.
 
-    Attributes:
-        counting: how samples are counted.
-        prior: class shares of training, float64 ``[K]`` on the CPU.
-        taus: multiples of their logarithms, sorted.
-        measure: swept measure, with a direction.
-        name: name of the measure in tables and pictures.
-        class_names: names of the classes.
-        groups: name of a class group -> indices of its classes.
-        limits: limits within which tau is chosen.
+    ``prior`` holds the class shares of training, float64 ``[K]`` on the CPU, ``taus`` sorted multiples of their
+    logarithms, ``groups`` the indices of the classes of each class group.
     """
 
     counting: Counting
@@ -82,13 +75,7 @@ class AdjustmentSettings:
 
 
 def of_margins(argument: str, measured: Measured, counting: Counting) -> AveragedMeasure:
-    """Resolve a measure of margins.
-
-    Raises:
-        ValueError: for a measure that needs the whole matrix or prices errors by a threshold, and as
-            :func:`~imbtorch.measures.named.resolved`.
-        TypeError: for something that is not a measure.
-    """
+    """Resolve a measure of margins; raise for one that needs the whole matrix or prices errors by a threshold."""
     found = resolved(argument, measured, counting, batched=True)
     if found.needs_matrix and found.traits.key:
         raise ValueError(
@@ -247,11 +234,10 @@ class LogitAdjustmentResult(Result):
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
         """Estimate the gain of the chosen tau over tau = 0 on new samples, with an interval.
 
-        Each bucket of samples is counted at the tau that resamples without this bucket choose
-        (``examples/choices.md``). A 95% interval covered the true gain in 0.93 or more of the simulated sets of each
-        population, and in 0.89 or more if no sample of the rarest classes is right at either tau, which ``method``
-        says. Positive is better, also for a measure of which lower is better. With constraints, ``method`` gives the
-        constrained measures on held-out samples.
+        Each bucket of samples is counted at the tau that resamples without this bucket choose. If no sample of the
+        rarest classes is right at either tau, ``method`` says so, since the interval may then be too narrow
+        (``examples/choices.md``). Positive is better, also for a measure of which lower is better. With constraints,
+        ``method`` gives the constrained measures on held-out samples.
 
         Args:
             level: nominal coverage of the interval, in (0, 1).
@@ -274,8 +260,7 @@ class LogitAdjustmentResult(Result):
         if not self._settings.limits:
             return ""
         counts = self._adjustments.held_out(maximised(self._settings.measure), self._settings.limits)
-        values = (f"{name} {evaluated(limit.measure, counts):.3f}" for name, limit in self._settings.limits.items())
-        return f"on held-out samples {', '.join(values)}"
+        return held_text(self._settings.limits, counts)
 
     def _gain_text(self) -> str:
         """Return a sentence about the gain."""

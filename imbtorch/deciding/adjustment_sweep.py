@@ -24,14 +24,12 @@ from imbtorch.deciding.adjustments import AdjustmentPoint, Adjustments
 from imbtorch.deciding.base import DecidingSweep
 from imbtorch.deciding.rules import LogitAdjustment, checked_shares
 from imbtorch.deciding.thresholds import InfeasibleError, worst_value
-from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import Measured, directed
 from imbtorch.metrics.base import Counter, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.rows import Row, shown
 from imbtorch.metrics.shared_result import checked_names
 from imbtorch.metrics.state import Setting, captures
 from imbtorch.reports.groups import checked_class_groups
-from imbtorch.tables import Table
 
 FROM, STEPS, PER_UNIT = -2, 41, 8  # default taus: 41 from -2 in steps of an eighth, to 3
 APART = 0.3  # total variation between prior and samples from which their order may be wrong
@@ -148,6 +146,9 @@ class LogitAdjustmentSweep(DecidingSweep):
     if TYPE_CHECKING:
         rule: LogitAdjustment
 
+        def result(self) -> LogitAdjustmentResult:
+            """Return the last computed result."""
+
     @property
     def _adjusted(self) -> AdjustedMargins:
         return cast(AdjustedMargins, self._counter)
@@ -246,17 +247,6 @@ class LogitAdjustmentSweep(DecidingSweep):
 
     # --- the last result --------------------------------------------------------------------------------------------
 
-    def result(self) -> LogitAdjustmentResult:
-        """Return the last computed result, with the rule, curves, table and plot; it can be pickled.
-
-        Never communicates. If samples were added after the last ``compute``, a single process computes the result
-        again; several processes keep it until all of them call ``compute``. ``reset`` keeps the last result.
-
-        Raises:
-            RuntimeError: on several processes, if nothing was computed yet.
-        """
-        return cast(LogitAdjustmentResult, super().result())
-
     def best(self, measure: Measured | None = None, *, at_least: Mapping[str, float] | None = None) -> AdjustmentPoint:
         """Choose another tau from the last result.
 
@@ -273,21 +263,6 @@ class LogitAdjustmentSweep(DecidingSweep):
         """
         return self.result().best(measure, at_least=at_least)
 
-    def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
-        """Estimate the gain of the chosen tau over tau = 0 on new samples.
-
-        Details are in :meth:`~imbtorch.deciding.adjustment_result.LogitAdjustmentResult.gain`.
-
-        Args:
-            level: nominal coverage of the interval, in (0, 1).
-            generator: source of randomness, on the CPU; by default torch's.
-        """
-        return self.result().gain(level, generator)
-
-    def table(self) -> Table:
-        """Return measures of the plain rule, of tau = 1 and of the chosen tau; never communicates."""
-        return self.result().table()
-
     def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw measures and class groups of the last result over tau.
 
@@ -302,12 +277,7 @@ class LogitAdjustmentSweep(DecidingSweep):
 
 
 def _checked_taus(taus: Tensor | Sequence[float] | None) -> tuple[float, ...]:
-    """Return sorted multiples, with 0 among them.
-
-    Raises:
-        ValueError: for multiples that are not finite, and for none besides 0.
-        TypeError: for anything but numbers.
-    """
+    """Return sorted finite multiples, with 0 among them; raise unless there are others."""
     if taus is None:
         return tuple(FROM + step / PER_UNIT for step in range(STEPS))
     try:

@@ -64,9 +64,7 @@ class Adjustments:
     tau that keeps them on all samples. Of tied taus the nearest to 0 is the best. The resamples have a fixed seed, so
     that all processes choose alike.
 
-    Attributes:
-        taus: multiples, sorted; 0 is one of them.
-        buckets: margins ``[B, T, K]`` on the CPU; the targets are ``[B, 1, K]``.
+    ``taus`` are sorted, 0 among them; ``buckets`` are margins ``[B, T, K]`` on the CPU, with targets ``[B, 1, K]``.
     """
 
     taus: tuple[float, ...]
@@ -129,13 +127,7 @@ class Adjustments:
         return kept
 
     def _place(self, best: Tensor, feasible: Tensor, fallback: Tensor) -> int:
-        """Return the index of the feasible tau nearest to the mean of the best ones of resamples.
-
-        Args:
-            best: index of the best tau of each resample, or -1.
-            feasible: bools ``[T]``.
-            fallback: index of the best tau of all samples, if no resample has one.
-        """
+        """Return the index of the feasible tau nearest to the mean of the best ones of resamples."""
         taus = torch.tensor(self.taus, dtype=torch.float64)
         best = best[best >= 0]
         mean = taus[best].mean() if len(best) else taus[fallback]
@@ -143,11 +135,7 @@ class Adjustments:
 
     @computed_on_cpu
     def chosen(self, objective: Measure, limits: Limits) -> int:
-        """Choose a tau and return its index.
-
-        Args:
-            objective: function of margins that is maximised.
-            limits: limits that the tau must keep.
+        """Choose a tau that maximises a function of margins within limits; return its index.
 
         Raises:
             InfeasibleError: if no tau keeps the limits on all samples; it says what is reachable.
@@ -234,12 +222,8 @@ def _with_prior(parts: Tensor, pooled: Tensor, generator: torch.Generator | None
     prior of :func:`imbtorch.statistics.posterior`, for each rule independently: it is right with the mean recall of the
     rule, and if it is wrong, it is predicted as another class, drawn at random. The mean says nothing of classes
     without hits that are rarer than every class with hits; they have the prior of
-    :func:`imbtorch.statistics.paired_compare`.
-
-    Args:
-        parts: float64 ``[S, 5, K]`` hits and predictions of the chosen rule, those of the plain rule, and targets.
-        pooled: float64 ``[5, K]``, the same of all samples.
-        generator: source of randomness, on the CPU.
+    :func:`imbtorch.statistics.paired_compare`. ``parts`` are ``[S, 5, K]`` hits and predictions of the chosen rule,
+    those of the plain rule, and targets; ``pooled`` the same of all samples.
     """
     occurs, size = pooled.any(0), pooled.shape[-1]
     if int(occurs.sum()) < 2:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from imbtorch.compat import warn_caller
 from imbtorch.counting.batches import Batch
 from imbtorch.counting.logits import SUMS, sum_to_one
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
+from imbtorch.intervals.intervals import Interval
 from imbtorch.metrics.rows import Result
 from imbtorch.metrics.shared_result import SharedResult
+from imbtorch.tables import Table
+
+if TYPE_CHECKING:
+    from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
+    from imbtorch.deciding.sweep_result import SweepResult
 
 LARGE = 100_000_000  # bytes of a state above which the constructor warns
 LEFT = (
@@ -25,6 +32,9 @@ class DecidingSweep(SharedResult):
 
     if TYPE_CHECKING:  # TorchScript would read the annotation
         rule: Threshold | LogitAdjustment
+
+        def result(self) -> SweepResult | LogitAdjustmentResult:
+            """Return the last computed result."""
 
     decides: bool = True
     """True if ``compute`` sets the rule; Lightning's sanity check, test and predict switch it off."""
@@ -56,10 +66,9 @@ class DecidingSweep(SharedResult):
             warn_caller(f"{type(self).__name__}: the counts of {what} take {1e-6 * taken:,.0f} MB; {remedy} take less")
 
     def _keep_choice(self, result: Result, samples: float) -> dict[str, Tensor]:
-        """Keep a result, and let the rule take what it chose from new samples; return the values by full name.
+        """Keep a result, and let the rule take what it chose from new samples of all processes; return the values.
 
-        A result of no samples replaces neither the rule nor an earlier result. The number of samples is that of all
-        processes, so that all of them decide alike.
+        A result of no samples replaces neither the rule nor an earlier result.
         """
         before = self._last
         values = self._keep(result)
@@ -72,6 +81,21 @@ class DecidingSweep(SharedResult):
             elif self.rule.chosen and not getattr(self, "also", ()):  # areas need no rule
                 self._warn_once("left", LEFT.format(type(self).__name__))
         return values
+
+    def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
+        """Estimate what the choice in the last result gains on new samples over 0.5, or over tau = 0.
+
+        Details are in :meth:`gain` of the result.
+
+        Args:
+            level: nominal coverage of the interval, in (0, 1).
+            generator: source of randomness, on the CPU; by default torch's.
+        """
+        return self.result().gain(level, generator)
+
+    def table(self) -> Table:
+        """Return the table of the last result; never communicates."""
+        return self.result().table()
 
     def reset(self) -> None:
         """Set all counts to zero; the rule and the last result stay."""

@@ -19,16 +19,9 @@ ROUNDING = 1e-24  # variance below which the changes of an area are rounding err
 
 
 def matrices_of(histogram: Tensor) -> Tensor:
-    """Compute counts ``[..., B - 1, 2, 2]`` at the threshold between each two bins.
+    """Compute counts ``[..., B - 1, 2, 2]`` at the threshold between each two bins of ``[..., 2, B]``.
 
     Both sides of a threshold are summed, because a difference from the total may leave a rounding error in place of 0.
-
-    Args:
-        histogram: ``[..., 2, B]`` counts or rates.
-
-    >>> matrices_of(torch.tensor([[3, 1], [0, 2]]))
-    tensor([[[3, 1],
-             [0, 2]]])
     """
     positive, negative = histogram.flip(-1).cumsum(-1).flip(-1)[..., 1:], histogram.cumsum(-1)[..., :-1]
     return torch.stack((negative, positive), -1).transpose(-3, -2)
@@ -36,9 +29,6 @@ def matrices_of(histogram: Tensor) -> Tensor:
 
 def roc_curve(histogram: Tensor) -> tuple[Tensor, Tensor]:
     """Compute false and true positive rates ``[..., B + 1]``, rising from (0, 0) to (1, 1); nan without targets.
-
-    Args:
-        histogram: ``[..., 2, B]`` counts or rates.
 
     >>> roc_curve(torch.tensor([[3, 1], [0, 2]]))
     (tensor([0.0000, 0.2500, 1.0000], dtype=torch.float64), tensor([0., 1., 1.], dtype=torch.float64))
@@ -55,16 +45,7 @@ def histogram_of_ranks(place: Tensor, positive: Tensor, size: int, weight: Tenso
 
 
 def area(histogram: Tensor) -> Tensor:
-    """Compute the area ``[...]`` under the ROC curve by the trapezoid rule.
-
-    It is the probability that a positive scores higher than a negative; ties count one half.
-
-    Args:
-        histogram: ``[..., 2, B]`` counts or rates.
-
-    >>> area(torch.tensor([[3, 1], [0, 2]]))
-    tensor(0.8750, dtype=torch.float64)
-    """
+    """Compute the area ``[...]`` under the ROC curve by the trapezoid rule, so that ties count one half."""
     false, true = roc_curve(histogram)
     return torch.trapezoid(true, false)
 
@@ -108,18 +89,7 @@ def partial_auc(counts: Tensor, left: Tensor | None = None, right: Tensor | None
 
 
 def operating_rates(counts: Tensor, name: str = "counts") -> tuple[Tensor, Tensor]:
-    """Compute false and true positive rates, float64 ``[...]``; nan without targets.
-
-    Args:
-        counts: ``[..., 2, 2]`` counts or rates.
-        name: name of the argument in errors.
-
-    Raises:
-        ValueError: for more than two classes.
-
-    >>> operating_rates(torch.tensor([[8, 2], [1, 4]]))
-    (tensor(0.2000, dtype=torch.float64), tensor(0.8000, dtype=torch.float64))
-    """
+    """Compute false and true positive rates, float64 ``[...]``, of counts ``[..., 2, 2]``; nan without targets."""
     if check_square(counts).shape[-1] != 2:
         raise ValueError(f"{name} must be of two classes, got {list(counts.shape)}; use one_vs_rest(counts)")
     wide = double(counts)
@@ -128,15 +98,7 @@ def operating_rates(counts: Tensor, name: str = "counts") -> tuple[Tensor, Tenso
 
 
 def partial_areas(histogram: Tensor) -> Tensor:
-    """Compute :func:`partial_auc` of each point of the ROC curve with its two neighbours.
-
-    Args:
-        histogram: ``[..., 2, B]`` counts.
-
-    Returns:
-        float64 ``[..., B - 1]`` in the order of the thresholds.
-
-    Source: Liu, Ghosh and Martin (2007), eq. 3.
+    """Compute :func:`partial_auc` of each point of the ROC curve with its two neighbours, float64 ``[..., B - 1]``.
 
     >>> partial_areas(torch.tensor([[3, 0, 1], [0, 0, 2]]))  # two thresholds of one point, a trapezoid beside each
     tensor([0.7500, 0.1250], dtype=torch.float64)
@@ -146,14 +108,7 @@ def partial_areas(histogram: Tensor) -> Tensor:
 
 
 def partial_area_at(histogram: Tensor, index: Tensor) -> Tensor:
-    """Compute :func:`partial_auc` at one threshold with the nearest points that differ from it.
-
-    Args:
-        histogram: ``[..., 2, B]`` counts.
-        index: ``[...]`` index of the threshold.
-
-    Returns:
-        float64 ``[...]``.
+    """Compute :func:`partial_auc` ``[...]`` at the threshold of an index ``[...]``, with the next points that differ.
 
     >>> partial_area_at(torch.tensor([[3, 0, 1], [0, 0, 2]]), torch.tensor(1))  # the area of a single point
     tensor(0.8750, dtype=torch.float64)
@@ -173,26 +128,13 @@ def precision_recall_curve(histogram: Tensor) -> tuple[Tensor, Tensor]:
     """Compute recalls and precisions ``[..., B]``, from the highest threshold to the one below all scores.
 
     The precision is nan without positive predictions, the recall without positives.
-
-    Args:
-        histogram: ``[..., 2, B]`` counts or rates.
-
-    >>> precision_recall_curve(torch.tensor([[3, 1], [0, 2]]))[1]
-    tensor([0.6667, 0.3333], dtype=torch.float64)
     """
     false, true = _above(histogram)[..., 1:].unbind(-2)
     return true / true[..., -1:], true / (true + false)
 
 
 def average_precision(histogram: Tensor) -> Tensor:
-    """Average the precision at the score of each positive, ``[...]``, as scikit-learn does; nan without positives.
-
-    Args:
-        histogram: ``[..., 2, B]`` counts or rates.
-
-    >>> average_precision(torch.tensor([[3, 1], [0, 2]]))
-    tensor(0.6667, dtype=torch.float64)
-    """
+    """Average the precision at the score of each positive, ``[...]``, as scikit-learn does; nan without positives."""
     recall, precision = precision_recall_curve(histogram)
     start = torch.zeros_like(recall[..., :1])
     return (precision.nan_to_num() * recall.diff(dim=-1, prepend=start)).sum(-1)
@@ -204,21 +146,15 @@ def area_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = Fa
     Newcombe's method 5 takes the variance from two exponential distributions, with the mean of both class sizes in
     place of each, and includes all areas that are compatible with the estimate. If the variance of DeLong's method with
     Student's t of the smaller class is larger (scores of positives scatter more than those of negatives), the variance
-    is scaled up to it.
+    is scaled up to it. A subgroup of 3 / P of all positives may be missing from P positives. If the model ranks it
+    last, the true area is below the interval; ``method`` says so where that can be. ``examples/coverage.md`` has
+    simulations.
 
-    In simulations (``examples/coverage.md``) 95% intervals covered the true value in 0.93 or more of samples; close to
-    an area of 1 they are too wide. A subgroup of 3 / P of all positives may be missing from P positives. If the model
-    ranks it last, the true area is below the interval; ``method`` says so where that can be.
-
-    With clusters, the variance is at least the jackknife's, which leaves out one cluster at a time, with its degrees of
-    freedom (:func:`imbtorch.statistics.bootstrap` has the formula). The sizes of the classes are divided by the ratio
-    of this variance to DeLong's, down to the effective number of clusters that hold the class; so they are where one of
-    the two variances is unknown or 0.
-
-    Args:
-        histogram: ``[..., 2, B]`` whole counts.
-        level: nominal coverage of the interval, in (0, 1).
-        clusters: True if the histogram is ``[M, 2, B]`` of M clusters, two or more, which hold samples.
+    With clusters the histogram is ``[M, 2, B]`` of M clusters, two or more, which hold samples. The variance is at
+    least the jackknife's, which leaves out one cluster at a time, with its degrees of freedom
+    (:func:`imbtorch.statistics.bootstrap` has the formula). The sizes of the classes are divided by the ratio of this
+    variance to DeLong's, down to the effective number of clusters that hold the class; so they are where one of the two
+    variances is unknown or 0.
 
     Source: Newcombe (2006), Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part
     2, method 5; DeLong, DeLong and Clarke-Pearson (1988).
@@ -256,12 +192,9 @@ def area_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = Fa
 
 
 def _of_clusters(value: Callable[[Tensor], Tensor], parts: Tensor, spread: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute variance, its degrees of freedom and the effective sizes of both classes, given clusters.
+    """Compute variance, its degrees of freedom and the effective sizes of both classes, given clusters ``[M, 2, B]``.
 
-    Args:
-        value: function of a histogram.
-        parts: histogram ``[M, 2, B]`` of clusters.
-        spread: variance of the value for independent samples.
+    ``spread`` is the variance of the value for independent samples.
     """
     variance, freedom = jackknife(value, parts, parts.sum(0), 2)
     variance = torch.where(variance > ROUNDING, variance, 0.0)
@@ -289,21 +222,13 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95, *, cluste
     Average precision is treated as a proportion, with the sample size that gives it the same variance: the bounds are
     Wilson's, with Student's t. That variance is the infinitesimal jackknife's, from the influence of each positive,
     each negative and their numbers. Close to 1 the variance is too small; the sample size is at most the number of
-    positives over the average precision. With few positives average precision is too high (0.23 in place of 0.18 for
-    ten among 10,000, at an AUC of 0.96). So the lower bound starts from the mean of precisions that leave out the
-    positive at whose score each is read. A few positives may score above all negatives without having come yet, so the
-    upper bound takes one more positive to be perfect.
-
-    In simulations (``examples/coverage.md``) 95% intervals covered the true value in 0.93 or more of samples. They are
-    too wide above 0.9, and if ten positives in 10,000 rank low, since one perfect positive would be worth 0.09.
+    positives over the average precision. With few positives average precision is too high, so the lower bound starts
+    from the mean of precisions that leave out the positive at whose score each is read. A few positives may score above
+    all negatives without having come yet, so the upper bound takes one more positive to be perfect.
 
     With clusters, variance and number of positives are those of :func:`area_interval`; the lower bound starts from
     precisions that leave out the cluster of the positive, and the upper bound takes one more cluster to be perfect.
-
-    Args:
-        histogram: ``[..., 2, B]`` whole counts.
-        level: nominal coverage of the interval, in (0, 1).
-        clusters: True if the histogram is ``[M, 2, B]`` of M clusters, two or more, which hold samples.
+    ``examples/coverage.md`` has simulations.
 
     Source: Wilson (1927) for the bounds; Efron (1982), The jackknife, the bootstrap and other resampling plans,
     section 6.3, for the variance. The lower start, the greatest n and the additional positive are ours.
@@ -376,12 +301,7 @@ def bootstrap_histogram(histogram: Tensor, samples: int, generator: torch.Genera
 
 
 def unresolved(histogram: Tensor) -> Tensor:
-    """Bound the error of AUC and average precision that binning causes, per bin, ``[..., B]``.
-
-    Equal scores in a bin cause no error, but a histogram does not record them.
-
-    Args:
-        histogram: ``[..., 2, B]`` counts.
+    """Bound the error of AUC and average precision that binning causes, per bin, ``[..., B]``: 0 for equal scores.
 
     >>> unresolved(torch.tensor([[3, 1], [0, 2]]))  # a negative below, between or above two positives
     tensor([0.0000, 0.3333], dtype=torch.float64)

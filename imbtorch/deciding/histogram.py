@@ -31,15 +31,7 @@ FEW_SCORES, FEW_EDGES = 1024, 32  # below these numbers a search is as fast as t
 
 
 def bins_of(scores: Tensor, edges: Tensor, logits: bool) -> Tensor:
-    """Return the number of edges below each score, as ``torch.bucketize`` does.
-
-    Args:
-        scores: float32 or float64 probabilities or logits of any shape.
-        edges: sorted, float64 (float32 on a device without float64), ``[E]`` on the device of the scores.
-        logits: whether scores and edges are logits.
-
-    Returns:
-        int64 in the shape of the scores.
+    """Return the number of sorted edges ``[E]`` below each score, int64, as ``torch.bucketize`` does.
 
     >>> bins_of(torch.tensor([0.1, 0.25, 0.9]), torch.tensor([0.25, 0.5], dtype=torch.float64), logits=False)
     tensor([0, 0, 2])
@@ -123,14 +115,7 @@ FURTHEST = 100.0  # logit of the last edge
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Thresholds of a sweep, and the edges of the bins in which scores are counted.
-
-    Attributes:
-        edges: sorted float64 ``[T]`` on the CPU, in units of the scores: probabilities or logits.
-        thresholds: probability of each edge; it is 1 in float64 for logits above 36.7.
-        name: identifier of the edges.
-        logits: whether edges are logits.
-    """
+    """Thresholds of a sweep, float64 ``[T]`` on the CPU, and the edges of its bins, in units of the scores."""
 
     edges: Tensor
     thresholds: Tensor
@@ -144,12 +129,7 @@ class Grid:
 
     @classmethod
     def of(cls, thresholds: int | Tensor | None, logits: bool) -> Grid:
-        """Check the thresholds that a user gave, or make the default ones.
-
-        Raises:
-            ValueError: for fewer than two thresholds, unsorted ones, and values outside [0, 1].
-            TypeError: for anything but a number of thresholds or a tensor.
-        """
+        """Check the number of thresholds or the sorted ones that a user gave, or make the default ones."""
         if thresholds is None:
             return cls._of_logits(logits)
         chosen = _probabilities(thresholds)
@@ -200,13 +180,8 @@ def _probabilities(thresholds: int | Tensor) -> Tensor:
 class Histogram:
     """Counts of the scores of each class in each bin: ``[2, B]``, or ``[L, 2, B]`` for several labels.
 
-    With clusters the state holds such counts for each bucket of clusters.
-
-    Attributes:
-        counting: task and options by which predictions and targets are read.
-        grid: thresholds and edges.
-        edges: edges of the grid on the device of the counts; a bin holds the scores above its lower edge, up to and
-            including its upper edge.
+    With clusters the state holds such counts for each bucket of clusters. ``edges`` are those of the grid on the device
+    of the counts; a bin holds the scores above its lower edge, up to and including its upper edge.
     """
 
     counting: Counting
@@ -251,15 +226,8 @@ class Histogram:
         return torch.zeros(self.length, dtype=self.counting.dtype, device=device)
 
     def read(self, preds: Tensor, target: Tensor) -> Batch:
-        """Check a batch of scores, and find the bin of each score.
-
-        Raises:
-            ValueError: as :meth:`Counting.read`.
-            TypeError: as :meth:`Counting.read`, and for predictions that are not floating scores.
-        """
-        if not isinstance(preds, Tensor) or not preds.is_floating_point():
-            got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
-            raise TypeError(f"preds must be floating scores for a sweep, got {got}; pass probabilities or logits")
+        """Check a batch of scores, and find the bin of each score."""
+        check_scores(preds)
         preds, target = self.counting.check(preds, target)
         target = integers(target)
         if isinstance(self.counting, Multiclass):
@@ -302,10 +270,7 @@ class Histogram:
         add_batch(state, self.shape, batch, ignored, defer, error_message)
 
     def counts(self, state: Tensor, *, of_buckets: bool = False) -> Tensor:
-        """Return the counts of a state, ``[2, B]`` or for several labels ``[L, 2, B]``.
-
-        With ``of_buckets`` they are those of each bucket of clusters, ``[M, 2, B]`` or ``[M, L, 2, B]``.
-        """
+        """Return the counts, ``[2, B]`` or ``[L, 2, B]``, or those of each bucket of clusters, ``[M, ...]``."""
         labels = () if self.counting.task == "binary" else (self.labels,)
         cells = state[: self.cells].reshape(self.shape.buckets, *labels, self.shape.rows, self.shape.columns)
         return cells if of_buckets else cells.sum(0) if self.counting.clusters else cells[0]
@@ -321,3 +286,10 @@ class Histogram:
 
 
 LEFT_OUT = -(2**62)  # stands for an ignored class among targets 0 and 1
+
+
+def check_scores(preds: object) -> None:
+    """Raise unless predictions are floating scores."""
+    if not isinstance(preds, Tensor) or not preds.is_floating_point():
+        got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
+        raise TypeError(f"preds must be floating scores for a sweep, got {got}; pass probabilities or logits")

@@ -16,12 +16,7 @@ from imbtorch.measures.named import AveragedMeasure, Measured, resolved
 
 
 def checked_limits(at_least: Mapping[str, float], alerts: float | None) -> Limits:
-    """Check the constraints on an operating point, floors of measures and a budget of alerts.
-
-    Raises:
-        ValueError: for unknown measures, measures for which higher is not better, and limits out of range.
-        TypeError: for floors that are not a mapping, and limits that are not numbers.
-    """
+    """Check the constraints on an operating point, floors of measures and a budget of alerts."""
     limits = checked_floors(at_least, partial(of_binary_counts, "at_least"))
     if alerts is not None:
         if not 0 < real_number("alerts", alerts) <= 1:
@@ -31,16 +26,7 @@ def checked_limits(at_least: Mapping[str, float], alerts: float | None) -> Limit
 
 
 def checked_floors(at_least: Mapping[str, float], measure_of: Callable[[str], AveragedMeasure]) -> dict[str, Limit]:
-    """Check floors of measures.
-
-    Args:
-        at_least: name of a value -> least value.
-        measure_of: function that returns the measure of a name.
-
-    Raises:
-        ValueError: for measures for which higher is not better, and floors that are nan.
-        TypeError: for anything but a mapping of names to numbers.
-    """
+    """Check floors, name of a value -> least value, of measures that ``measure_of`` finds by name."""
     if not isinstance(at_least, Mapping):
         raise TypeError(f"at_least must be a dict of floors such as {{'recall': 0.8}}, got {at_least!r}")
     limits: dict[str, Limit] = {}
@@ -56,13 +42,7 @@ def checked_floors(at_least: Mapping[str, float], measure_of: Callable[[str], Av
 
 
 def of_binary_counts(argument: str, measured: Measured) -> AveragedMeasure:
-    """Resolve a measure of the counts at each threshold.
-
-    Raises:
-        ValueError: for a measure that prices errors by the threshold itself, and as
-            :func:`~imbtorch.measures.named.resolved`.
-        TypeError: for something that is not a measure.
-    """
+    """Resolve a measure of the counts at each threshold; raise for one that prices errors by the threshold itself."""
     found = resolved(argument, measured, Counting.of("binary"), batched=True)
     if found.traits.reads_threshold:
         raise ValueError(
@@ -76,13 +56,8 @@ def of_binary_counts(argument: str, measured: Measured) -> AveragedMeasure:
 def at_observed_odds(limits: Limits, actual: Tensor, shares: Tensor) -> Limits:
     """Return limits on counted samples that hold if and only if the given ones hold at other class shares.
 
-    Args:
-        limits: limits at these shares.
-        actual: ``[2]`` number of negative and positive samples.
-        shares: ``[2]`` shares of negatives and positives.
-
-    Raises:
-        ValueError: for limits that depend on the shares in another way than precision and NPV do.
+    ``actual`` and ``shares`` are ``[2]`` of negatives and positives. Limits that depend on the shares in another way
+    than precision and NPV do are errors.
 
     >>> import torch
     >>> floors = checked_limits({"precision": 0.02}, None)

@@ -81,7 +81,7 @@ class _Rule(nn.Module):
     ) -> None:
         """Copy saved numbers into the rule; refuse another number of classes or labels."""
         others = dict(state_dict)
-        saved = {name: others.pop(prefix + name) for name in self._numbers if prefix + name in state_dict}
+        saved = {name: _read(others.pop(prefix + name)) for name in self._numbers if prefix + name in state_dict}
         missing = [prefix + name for name in self._numbers if name not in saved and name != self._derived]
         if not self.of_a_sweep:
             missing_keys += missing
@@ -137,10 +137,7 @@ class _Rule(nn.Module):
         raise NotImplementedError
 
     def _check_use(self, scores: Tensor) -> None:
-        """Warn at the first use of a rule that the loaded state did not hold, or of probabilities in place of logits.
-
-        Scores are read on the CPU only, outside traces.
-        """
+        """Warn at the first use of a rule that the loaded state lacked, or, on the CPU, of probabilities as logits."""
         if not (self._checked or is_traced(scores)) and scores.is_cpu:
             self._checked = True
             if self.logits and (text := self._misfit(scores.detach())):
@@ -454,6 +451,12 @@ def _not_taken(sweep: str, source: Any) -> str:
     return f"source must be the result of a {sweep} or a point of its best(), got a {type(source).__name__}{remedy}"
 
 
+def _read(value: Any) -> Any:
+    """Return a value of a state; Lightning's sharded strategies pass what reads a tensor when torch gets it."""
+    lazy = not isinstance(value, Tensor) and hasattr(value, "__torch_function__")
+    return torch.clone(value) if lazy else value
+
+
 def _got(value: Any) -> str:
     """Return the kind of a value in place of a dense tensor of real numbers."""
     return (
@@ -471,10 +474,7 @@ def _number(name: str, value: Any, several: bool = False, infinite: bool = False
 
 
 def _converted(name: str, value: Any, expected: str) -> Tensor:
-    """Convert numbers to a float64 tensor that shares no memory with them, on their own device or the default one.
-
-    It is float32 on devices without float64, and on the CPU in place of the meta device.
-    """
+    """Convert numbers to a float64 tensor, or float32 without float64, that shares no memory with them."""
     device = value.device if isinstance(value, Tensor) else torch.get_default_device()
     if isinstance(value, Tensor) and value.is_meta:
         raise ValueError(f"{name} is a tensor on the meta device, which holds no numbers; make it with device='cpu'")
@@ -491,16 +491,7 @@ def _converted(name: str, value: Any, expected: str) -> Tensor:
 
 
 def checked_shares(prior: Tensor | Sequence[float], class_names: Sequence[str] | None = None) -> Tensor:
-    """Check class counts or shares of training, and return them as float64 shares ``[K]``.
-
-    Args:
-        prior: ``[K]`` numbers in any unit.
-        class_names: names of the classes, for errors; by default their indices.
-
-    Raises:
-        ValueError: for a class without samples, negative and infinite numbers, and fewer than two classes.
-        TypeError: for anything but numbers.
-    """
+    """Check class counts or shares of training ``[K]``, and return them as float64 shares; errors name the classes."""
     found = _converted("prior", prior, "the number or share of training samples of each class, such as [900, 90, 10]")
     if found.ndim != 1 or len(found) < 2:
         raise ValueError(

@@ -37,12 +37,9 @@ def filled(buckets: Tensor) -> Tensor:
 
 
 class Tried(NamedTuple):
-    """Thresholds that predict differently, with the samples between them.
+    """Thresholds that predict differently, with the samples between them, float64 ``[2, K + 1]``.
 
-    Attributes:
-        histogram: float64 ``[2, K + 1]``.
-        first: index of the lowest threshold of the grid that predicts the same, ``[K]``.
-        places: index of that nearest 0.5, ``[K]``.
+    ``first`` is the index of the lowest threshold of the grid that predicts the same, ``places`` that nearest 0.5.
     """
 
     histogram: Tensor
@@ -81,10 +78,7 @@ class Tried(NamedTuple):
 
 @computed_on_cpu
 def single_threshold(histogram: Tensor, odds: Tensor, objective: Measure) -> int:
-    """Choose the threshold with the best value on all samples, of tied ones the one nearest 0.5.
-
-    Arguments and result are those of :func:`steady_threshold`; counts may be weighted.
-    """
+    """Choose the threshold with the best value on all samples, of ties the one nearest 0.5; counts may be weighted."""
     odds = bounded(odds)
     every = Tried.of(pooled(histogram), odds)
     return _single(every, every.values(objective, every.histogram), odds)
@@ -102,13 +96,8 @@ def steady_threshold(histogram: Tensor, odds: Tensor, objective: Measure) -> int
     many samples. If it loses against the nearest threshold that was the best of a resample by more than half a standard
     deviation of that loss over resamples, the latter is chosen.
 
-    Args:
-        histogram: ``[2, B]`` whole counts, or ``[M, 2, B]`` of buckets.
-        odds: ``[T]`` sorted log-odds of the thresholds, between the first T + 1 bins.
-        objective: function of counts ``[..., 2, 2]`` that is maximised; undefined values are never the best.
-
-    Returns:
-        Index among the thresholds; of the one nearest 0.5 if a class has no samples.
+    ``odds`` are the sorted log-odds ``[T]`` of the thresholds between the first T + 1 bins. Undefined values are never
+    the best; if a class has no samples, the threshold nearest 0.5 is chosen.
 
     >>> from imbtorch import balanced_accuracy
     >>> steady_threshold(torch.tensor([[9, 0, 0, 0], [0, 0, 0, 9]]), torch.tensor([-1.4, -0.4, 0.8]), balanced_accuracy)
@@ -161,12 +150,9 @@ def _resampled(histogram: Tensor) -> Tensor:
 
 
 class HeldOut(NamedTuple):
-    """Counts of samples at thresholds that other samples chose.
+    """Counts of samples, or of each bucket, at thresholds that other samples chose, and the number of folds.
 
-    Attributes:
-        counts: float64 ``[2, 2]``, whose rows sum to the targets; whole ones ``[M, 2, 2]`` of buckets.
-        failed: number of folds without which no threshold keeps the limits.
-        folds: number of folds.
+    ``failed`` of the folds leave samples with which no threshold keeps the limits.
     """
 
     counts: Tensor
@@ -182,13 +168,8 @@ def held_out(
 
     No sample takes part in a choice that it is counted at, so that the values of these counts are not flattered by the
     choice. Samples are divided at random, twice, and counts are averaged. The bins suffice for that: the number of
-    samples of a bin in a fold is binomial. Folds without which no threshold keeps the limits are left out. Buckets are
-    divided once, into ten groups or fewer, and keep their counts.
-
-    Args:
-        histogram: ``[2, B]`` whole counts, or ``[M, 2, B]`` of two buckets or more.
-        choose: function of such a histogram that returns the index of a threshold, or None.
-        generator: source of randomness, on the CPU.
+    samples of a bin in a fold is binomial. Folds for which ``choose`` returns None are left out. Buckets are divided
+    once, into ten groups or fewer, and keep their counts.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> held_out(torch.tensor([[9, 0], [0, 9]]), lambda _: 0, generator).counts
@@ -249,21 +230,12 @@ def gain_interval(
     level: float,
     generator: torch.Generator | None,
 ) -> Interval:
-    """Compute what a threshold gains over another one, with a range.
+    """Compute what the threshold at ``place`` gains over the one at ``plain``, with a range.
 
-    The estimate is that of held-out counts. The bounds are those of the posterior of the gain at the two thresholds,
-    and the same shifted to the estimate; the outermost are returned. The posterior of buckets is that of their
-    effective number of samples, and bounds of resampled buckets, stretched and shifted for their bias as those of
+    The estimate is that of held-out counts ``[2, 2]``. The bounds are those of the posterior of the gain at the two
+    thresholds, and the same shifted to the estimate; the outermost are returned. The posterior of buckets is that of
+    their effective number of samples, and bounds of resampled buckets, stretched and shifted for their bias as those of
     :func:`imbtorch.statistics.bootstrap`, widen it.
-
-    Args:
-        histogram: ``[2, B]`` whole counts, or ``[M, 2, B]`` of two buckets or more.
-        place: index of the chosen threshold.
-        plain: index of the other threshold.
-        objective: function of counts ``[..., 2, 2]``, of which higher is better.
-        counts: ``[2, 2]`` of samples at thresholds that others chose, see :func:`held_out`.
-        level: level of the range.
-        generator: source of randomness, on the CPU.
     """
     buckets = filled(histogram).double() if histogram.ndim == 3 else None
     low, high = sorted((place, plain))

@@ -32,7 +32,6 @@ from imbtorch.metrics.rows import PROMISED, Row
 from imbtorch.metrics.shared_result import PREVALENCE, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.reports.groups import few_samples_text
-from imbtorch.tables import Table
 
 
 class ThresholdSweep(TaskOptions, DecidingSweep):
@@ -201,6 +200,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     if TYPE_CHECKING:
         rule: Threshold
 
+        def result(self) -> SweepResult:
+            """Return the last computed result."""
+
     @property
     def _histogram(self) -> Histogram:
         return cast(Histogram, self._counter)
@@ -212,12 +214,10 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         shown: dict[str, Any] = {"measure": self._measure.function}
         grid = self._histogram.grid
         shown |= {} if grid.name == DEFAULT else {"thresholds": len(grid.thresholds)}
-        shown |= {"also": self.also} if self.also else {}
-        shown |= {"at_least": self.at_least} if self.at_least else {}
-        shown |= {} if self.alerts is None else {"alerts": self.alerts}
-        shown |= {} if self.costs is None else {"costs": self.costs.tolist()}
-        shown |= {} if self.sure is None else {"sure": self.sure}
-        shown |= {} if self.prevalence is None else {"prevalence": list(self.prevalence)}
+        costs, prevalence = self._settings.costs, self.prevalence
+        lists = {"costs": costs if costs is None else costs.tolist(), "prevalence": prevalence and list(prevalence)}
+        own = {name: getattr(self, name) for name in ("also", "at_least", "alerts", "costs", "sure", "prevalence")}
+        shown |= {name: value for name, value in (own | lists).items() if value}
         shown |= super()._shown_arguments()
         shown.pop("clusters", None)  # which are the default of metrics of labels, but never of a sweep
         return shown | ({"clusters": True} if self.clusters else {})
@@ -279,10 +279,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         return self._keep_choice(result, counts.sum().item())
 
     def _warn_of_few_samples(self, histogram: Tensor, places: Tensor) -> None:
-        """Warn if one error more in a class would change the best value at the prevalence far more than in the counts.
-
-        A report warns likewise.
-        """
+        """Warn, as a report does, if one error more would change the value at the prevalence far too much."""
         settings, shares = self._settings, self._settings.shares()
         low, high = self._measure.traits.value_range
         known = low is not None and high is not None and low >= -1 and high <= 1
@@ -391,17 +388,6 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
     # --- the last result --------------------------------------------------------------------------------------------
 
-    def result(self) -> SweepResult:
-        """Return the last computed result, with curves, intervals and plots; it can be pickled. Never communicates.
-
-        If samples were added after the last ``compute``, a single process computes the result again; several processes
-        keep it until all of them call ``compute``. ``reset`` keeps the last result.
-
-        Raises:
-            RuntimeError: on several processes, if nothing was computed yet.
-        """
-        return cast(SweepResult, super().result())
-
     def interval(self, name: str, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
         """Compute the interval of a value of the last result with :meth:`SweepResult.interval`; never communicates.
 
@@ -443,15 +429,6 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         """
         return self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
 
-    def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
-        """Estimate the gain of the chosen threshold over 0.5 on new samples, with :meth:`SweepResult.gain`.
-
-        Args:
-            level: nominal coverage of the interval, in (0, 1).
-            generator: source of randomness, on the CPU; by default torch's.
-        """
-        return self.result().gain(level, generator)
-
     def metric(
         self,
         cls: Callable[..., M],
@@ -466,13 +443,6 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             arguments: further arguments of the metric.
         """
         return self.result().metric(cls, at, **arguments)
-
-    def table(self) -> Table:
-        """Return positives, best threshold, value and corrected value of the last result; never communicates.
-
-        Details are in :meth:`SweepResult.table`.
-        """
-        return self.result().table()
 
     def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the measure of the last result over the thresholds; :meth:`SweepResult.plot` draws the curves as well.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.compat import warn_caller
-from imbtorch.counting.arguments import check_generator
+from imbtorch.counting.arguments import check_generator, computed_on_cpu
 from imbtorch.counts import check_choice, evaluated
 from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import (
@@ -29,11 +29,10 @@ from imbtorch.deciding.curves import (
 )
 from imbtorch.deciding.steady import HeldOut, counts_at, filled, gain_interval, held_out, pooled
 from imbtorch.deciding.sweep_settings import AP, Also, Chosen, SweepSettings, negated
-from imbtorch.deciding.thresholds import OperatingPoint, candidates, operating_point, threshold_text, with_one
+from imbtorch.deciding.thresholds import OperatingPoint, candidates, held_text, probabilities, threshold_text, with_one
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
 from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
-from imbtorch.measures.named import AtPrevalence
 from imbtorch.metrics.base import UNSURE
 from imbtorch.metrics.rows import PROMISED, Result
 from imbtorch.suggestions import first_names
@@ -233,8 +232,7 @@ class SweepResult(Result):
     ) -> Interval:
         """Compute the interval of the best value of one label, corrected for the choice."""
         settings = self._settings
-        shares = settings.shares_of(index)
-        measure = settings.measure if shares is None else AtPrevalence(settings.measure, shares)
+        measure = settings.at_prevalence(settings.measure, index)
         corrected = self._held_out(index, histogram, generator)
         if histogram.ndim == 3:
             options: Any = {"draws": DRAWS, "level": level, "generator": generator}
@@ -260,9 +258,7 @@ class SweepResult(Result):
     def _held_text(self, index: int, corrected: HeldOut) -> str:
         """Return the limited measures on held-out samples as text; empty without limits."""
         limits = self._settings.limits_of(index)
-        counts = pooled(corrected.counts).double()
-        held = (f"{name} {evaluated(limit.measure, counts):.3f}" for name, limit in limits.items())
-        text = f"; on held-out samples {', '.join(held)}" if limits else ""
+        text = "; " * bool(limits) + held_text(limits, pooled(corrected.counts).double())
         if corrected.failed:
             parts = "tenths" if corrected.counts.ndim == 2 else "groups of buckets"
             text += f"; no threshold keeps the limits without {corrected.failed} of {corrected.folds} {parts}"
@@ -271,10 +267,7 @@ class SweepResult(Result):
     def _resampled(
         self, name: str, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
     ) -> Interval:
-        """Compute percentiles over resamples of the best threshold, or of the partial AUC at the present one.
-
-        Areas with clusters have intervals of their own.
-        """
+        """Compute percentiles over resamples; areas with clusters have intervals of their own."""
         if name in ("auc", AP):
             interval = area_interval if name == "auc" else average_precision_interval
             return interval(filled(histogram), level, clusters=True)
@@ -303,12 +296,10 @@ class SweepResult(Result):
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
         """Estimate the gain of the chosen threshold over a threshold of 0.5 on new samples, with an interval.
 
-        Each tenth of the samples, or of the buckets of clusters, is counted at the threshold that the others choose
-        (``examples/choices.md``). A 95% interval covered the true gain in 0.91 or more of simulated sets. Where 0.5 is
-        already the best threshold, so that nothing can be gained, the gain of IAM was too high by 0.05 to 0.08, covered
-        in 0.89 to 0.96 (``examples/coverage.md``); of three other measures it was right within 0.012. Positive is
-        better, also for a measure of which lower is better. With constraints, ``method`` gives the values of the
-        constrained measures on held-out samples.
+        Each tenth of the samples, or of the buckets of clusters, is counted at the threshold that the others choose.
+        ``examples/choices.md`` and ``examples/coverage.md`` have its coverage; if 0.5 is already the best one, the
+        gain of IAM is too high. Positive is better, also for a measure of which lower is better. With constraints,
+        ``method`` gives the values of the constrained measures on held-out samples.
 
         Args:
             level: nominal coverage of the interval, in (0, 1).
@@ -331,9 +322,8 @@ class SweepResult(Result):
         corrected = self._held_out(index, histogram, generator)
         place = settings.choose(index, whole)
         assert place is not None
-        shares, measure = settings.shares_of(index), settings.measure
-        of_counts = measure if shares is None else AtPrevalence(measure, shares)
-        objective = of_counts if measure.higher_is_better else negated(of_counts)
+        measure = settings.at_prevalence(settings.measure, index)
+        objective = measure if settings.measure.higher_is_better else negated(measure)
         counts = pooled(corrected.counts).double()
         found = gain_interval(whole, place, settings.half, objective, counts, level, generator)
         return replace(found, method=found.method + self._held_text(index, corrected))
@@ -429,11 +419,12 @@ class SweepResult(Result):
         }
         return points["0"] if settings.counting.task == "binary" else points
 
+    @computed_on_cpu
     def _point(
         self, settings: SweepSettings, index: int, histogram: Tensor, generator: torch.Generator | None
     ) -> OperatingPoint:
         """Find the best threshold of a label."""
-        limits, shares, sure = settings.limits, settings.shares_of(index), settings.sure
+        shares = settings.shares_of(index)
         if settings.constrained:
             swept, place = settings.within_limits(index, histogram)
             threshold = settings.at(int(swept.places[place]))
@@ -446,10 +437,23 @@ class SweepResult(Result):
         if histogram.ndim == 3:
             buckets = filled(with_one(histogram))
             worth = effective_samples(counts_at(buckets, int(swept.places[place])).double(), 2)
-        point = operating_point(swept, place, threshold, settings.measure, limits, shares, sure, generator, worth)
+        counts, at = swept.counts[place], swept.rates[place]
+        flagged = at[:, 1].double()
+        point = OperatingPoint(
+            threshold[0],
+            evaluated(settings.measure, at).item(),
+            counts,
+            (flagged[1] / at[1].double().sum()).item(),
+            (flagged[1] / flagged.sum()).item(),
+            (at[..., 1].sum() / at.sum()).item(),
+            probabilities(counts, settings.limits, shares, generator, worth),
+            settings.sure,
+            self.logits,
+            threshold[1],
+        )
         if point.alerts in (0, 1):
             warn_caller(f"ThresholdSweep: the best threshold predicts the same for all samples: {point}")
-        return replace(point, logits=self.logits)
+        return point
 
     def metric(
         self,

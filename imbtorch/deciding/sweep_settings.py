@@ -42,14 +42,7 @@ MOST_STEADY = 200  # labels or classes up to which thresholds are chosen by resa
 
 
 class Chosen(NamedTuple):
-    """Chosen thresholds, each ``[]`` or ``[L]``.
-
-    Attributes:
-        place: index among the thresholds; that of the last one for a threshold of 1 behind it.
-        threshold: probability, float64.
-        log_odds: its log-odds, float64.
-        value: value of the measure there.
-    """
+    """Chosen thresholds, each ``[]`` or ``[L]``: index, that of the last one for 1, probability, log-odds and value."""
 
     place: Tensor
     threshold: Tensor
@@ -103,12 +96,7 @@ class SweepSettings:
         return [row for name in ("threshold", "value", *self.also) for row in self.rows_of(name)]
 
     def chosen(self, histogram: Tensor, buckets: Tensor | None = None) -> Chosen:
-        """Choose the threshold of each label.
-
-        Args:
-            histogram: scores of negatives and positives, ``[2, B]`` or ``[L, 2, B]``.
-            buckets: those of each bucket of clusters, ``[M, ...]``; None without clusters.
-        """
+        """Choose the threshold of each label from its counts, or with clusters from those of buckets ``[M, ...]``."""
         return self._within_limits(histogram) if self.constrained else self._best(histogram, buckets)
 
     def values(self, histogram: Tensor, chosen: Chosen) -> dict[Row, Tensor]:
@@ -164,13 +152,7 @@ class SweepSettings:
         return Chosen(best, self.thresholds[best], self.odds[best], value)
 
     def choose(self, index: int, histogram: Tensor, steady: bool = True) -> int | None:
-        """Choose a threshold for a label and return its index; None if none keeps the limits.
-
-        Args:
-            index: index of the label.
-            histogram: ``[2, B]``, or ``[M, 2, B]`` of buckets.
-            steady: whether to choose by resampling, as the sweep does.
-        """
+        """Choose a threshold for a label from ``[2, B]`` or buckets ``[M, 2, B]``; None if none keeps the limits."""
         if not self.constrained:
             choose = steady_threshold if steady and self.steady else single_threshold
             return choose(histogram, self.odds, self.objective(index))
@@ -237,12 +219,7 @@ class SweepSettings:
         costs: Tensor | Sequence[Sequence[float]] | None,
         sure: float | None,
     ) -> SweepSettings:
-        """Return the settings with further limits; an empty ``at_least`` first removes all of these settings.
-
-        Raises:
-            ValueError: as :func:`~imbtorch.deciding.limits.checked_limits`, and for limits of weighted counts.
-            TypeError: likewise.
-        """
+        """Return the settings with further limits; an empty ``at_least`` first removes all of these settings."""
         own = {} if at_least is not None and not at_least else self.limits
         limits = {**own, **checked_limits(at_least or {}, alerts)}
         if self.counting.weighted and limits:
@@ -251,11 +228,7 @@ class SweepSettings:
         return chosen.promising(self.sure if sure is None and limits else sure)
 
     def promising(self, sure: float | None) -> SweepSettings:
-        """Return the settings with the level at which the limits are guaranteed; None for no guarantee.
-
-        Raises:
-            ValueError: for limits that cannot be guaranteed.
-        """
+        """Return the settings with the level at which the limits are guaranteed; raise for limits that cannot be."""
         if sure is not None:
             check_promise(self.limits, sure)
             if self.counting.clusters:
@@ -282,11 +255,13 @@ class SweepSettings:
 
     def limits_of(self, index: int) -> Limits:
         """Return the limits as functions of the counts of a label, which rescale them to the prevalence."""
-        shares = self.shares_of(index)
-        if shares is None:
-            return self.limits
-        read = {name: AtPrevalence(limit.measure, shares) for name, limit in self.limits.items()}
+        read = {name: self.at_prevalence(limit.measure, index) for name, limit in self.limits.items()}
         return {name: limit._replace(measure=read[name]) for name, limit in self.limits.items()}
+
+    def at_prevalence(self, measure: Measure, index: int) -> Measure:
+        """Return a measure as a function of the counts of a label, which rescales them to the prevalence."""
+        shares = self.shares_of(index)
+        return measure if shares is None else AtPrevalence(measure, shares)
 
     def rates(self, histogram: Tensor) -> Tensor:
         """Rescale a histogram to the prevalence, if there is one."""
@@ -311,11 +286,10 @@ class SweepSettings:
 
     def objective(self, index: int | None = None) -> Measure:
         """Return a function to maximise: at the prevalence of a label, or without ``index`` as is."""
-        shares = None if index is None else self.shares_of(index)
         higher, measure = bool(self.measure.higher_is_better), cast(Measure, self.measure)
         if self.costs is not None:
             higher, measure = False, partial(expected_cost, costs=self.costs)
-        measure = measure if shares is None else AtPrevalence(measure, shares)
+        measure = measure if index is None else self.at_prevalence(measure, index)
         return measure if higher else negated(measure)
 
 

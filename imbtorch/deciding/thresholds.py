@@ -119,10 +119,7 @@ def _chances(proportion: Proportion, floor: float, counts: Tensor) -> Tensor:
 
 
 def _starts_of_precision(alerts: Tensor, missed: Tensor, floor: float, error: float) -> list[int]:
-    """Return the starts of walks for precision, given thresholds with rising alerts and falling missed positives.
-
-    Except for ties a start depends only on samples below it, so that the samples above are independent of its choice.
-    """
+    """Return starts of walks for precision, given rising alerts; but for ties they depend on samples below alone."""
     fewest = math.ceil(math.log(error / len(REACHES)) / math.log(floor))  # alerts that pass the test if all are true
     first = min(int((alerts < fewest).sum()), len(alerts) - 1)
     return [max(first, _last(floor * alerts * (1 - reach) <= reach * missed)) for reach in REACHES]
@@ -151,13 +148,7 @@ def _walked(chances: Tensor, starts: Sequence[int], error: float) -> Tensor:
 
 
 class Limit(NamedTuple):
-    """A limit that an operating point must keep.
-
-    Attributes:
-        measure: function of counts.
-        bound: least or greatest value of the measure.
-        least: whether the bound is the least value.
-    """
+    """Least or greatest value of a measure that an operating point must keep."""
 
     measure: Measure
     bound: float
@@ -232,15 +223,11 @@ def threshold_text(threshold: float, log_odds: float | None) -> str:
 
 
 def distinct(histogram: Tensor, thresholds: int) -> tuple[Tensor, Tensor]:
-    """Drop empty bins, so that each remaining threshold predicts differently.
-
-    Args:
-        histogram: ``[2, B]`` counts on the CPU.
-        thresholds: number of thresholds T; all bins above the last threshold are merged.
+    """Drop empty bins of ``[2, B]`` counts, so that each remaining threshold predicts differently.
 
     Returns:
         Histogram ``[2, K + 1]``, and the index of the lowest threshold between each two of its bins, ``[K]``. The first
-        threshold may have no sample below it, the last none above.
+        threshold may have no sample below it, the last none above. All bins above the last threshold are merged.
 
     >>> distinct(torch.tensor([[3, 0, 1, 0], [0, 0, 2, 0]]), thresholds=3)
     (tensor([[3, 1, 0],
@@ -253,21 +240,13 @@ def distinct(histogram: Tensor, thresholds: int) -> tuple[Tensor, Tensor]:
 
 
 def bounded(odds: Tensor) -> Tensor:
-    """Return log-odds ``[T]``, of which infinite ones count as the outermost ones between them.
-
-    >>> bounded(torch.tensor([-torch.inf, 0.0, 1.5, torch.inf]))
-    tensor([0.0000, 0.0000, 1.5000, 1.5000])
-    """
+    """Return log-odds ``[T]``, of which infinite ones count as the outermost ones between them."""
     inner = odds[odds.isfinite()]
     return odds.clamp(inner[0], inner[-1]) if len(inner) else odds.sign()
 
 
 def best_of_tied(values: Tensor, odds: Tensor) -> Tensor:
     """Find the index of the greatest of values ``[..., T]``, up to rounding: of tied thresholds, the one nearest 0.5.
-
-    Args:
-        values: value at each threshold; none is nan.
-        odds: log-odds of the thresholds ``[T]``.
 
     >>> best_of_tied(torch.tensor([3.0, 3.0, 3.0, 1.0]), torch.tensor([-2.0, -1.0, 1.5, 2.0]))
     tensor(1)
@@ -282,13 +261,9 @@ class InfeasibleError(ValueError):
 
 
 class Candidates(NamedTuple):
-    """Thresholds that predict differently.
+    """Thresholds that predict differently: their indices ``[K]``, counts ``[K, 2, 2]``, and rates at other shares.
 
-    Attributes:
-        places: index of each among the thresholds, ``[K]``; at the last one, which may lie behind them, nothing is
-            flagged.
-        counts: ``[K, 2, 2]``.
-        rates: counts, or rates at other class shares.
+    At the last one, which may lie behind all thresholds, nothing is flagged.
     """
 
     places: Tensor
@@ -297,11 +272,7 @@ class Candidates(NamedTuple):
 
     @computed_on_cpu
     def best(self, objective: Measure, limits: Limits, where: str) -> tuple[int, Tensor]:
-        """Return the index of the best threshold within limits, and which of them keep the limits, bools ``[K]``.
-
-        Raises:
-            InfeasibleError: if no threshold keeps the limits; it begins with ``where``.
-        """
+        """Return the index of the best threshold within limits, and which of them keep the limits, bools ``[K]``."""
         kept = {name: limit.kept(self.rates) for name, limit in limits.items()}
         feasible = torch.stack([*kept.values(), torch.ones(len(self.places), dtype=torch.bool)]).all(0)
         if not bool(feasible.any()):
@@ -321,12 +292,7 @@ class Candidates(NamedTuple):
 
 @computed_on_cpu
 def candidates(histogram: Tensor, shares: Tensor | None) -> Candidates:
-    """Find the thresholds that predict differently; one at which nothing is flagged is always among them.
-
-    Args:
-        histogram: ``[2, B]`` counts on the CPU, with a threshold between each two bins.
-        shares: ``[2]`` class shares at which all values are read; None for those of the counts.
-    """
+    """Find the thresholds of ``[2, B]`` that predict differently; one at which nothing is flagged is among them."""
     histogram = with_one(histogram)
     small, index = distinct(histogram, histogram.shape[-1] - 1)
     counts = matrices_of(small)
@@ -338,46 +304,6 @@ def with_one(histogram: Tensor) -> Tensor:
     return torch.nn.functional.pad(histogram, (0, int(bool(histogram[..., -1].any()))))
 
 
-@computed_on_cpu
-def operating_point(
-    found: Candidates,
-    place: int,
-    threshold: tuple[float, float],
-    measure: Measure,
-    limits: Limits,
-    shares: Tensor | None,
-    sure: float | None,
-    generator: torch.Generator | None,
-    worth: Tensor | None = None,
-) -> OperatingPoint:
-    """Describe a threshold.
-
-    Args:
-        found: thresholds that predict differently.
-        place: index of the one that predicts as the threshold does.
-        threshold: chosen threshold as probability and log-odds.
-        measure: function of counts ``[..., 2, 2]`` whose value is reported.
-        limits: limits that the threshold keeps.
-        shares: ``[2]`` class shares at which all values are read; None for those of the counts.
-        sure: level at which all limits are promised; None if it is enough that they hold in the counts.
-        generator: source of randomness of the posterior.
-        worth: ``[2]`` independent samples that the samples of each class are worth; None for independent ones.
-    """
-    counts, at = found.counts[place], found.rates[place]
-    flagged = at[:, 1].double()
-    return OperatingPoint(
-        threshold[0],
-        evaluated(measure, at).item(),
-        counts,
-        (flagged[1] / at[1].double().sum()).item(),
-        (flagged[1] / flagged.sum()).item(),
-        (at[..., 1].sum() / at.sum()).item(),
-        _probabilities(counts, limits, shares, generator, worth),
-        sure,
-        log_odds=threshold[1],
-    )
-
-
 def _read_at(shares: Tensor | None, counts: Tensor) -> Tensor:
     """Rescale counts to the class shares at which all values are read."""
     return counts if shares is None else cast(Tensor, rescaled(counts, shares))
@@ -385,11 +311,7 @@ def _read_at(shares: Tensor | None, counts: Tensor) -> Tensor:
 
 @computed_on_cpu
 def all_promised(limits: Limits, counts: Tensor, sure: float, where: str) -> Tensor:
-    """Find the thresholds ``[K]`` at which all limits are promised, given their counts ``[K, 2, 2]``.
-
-    Raises:
-        InfeasibleError: if there is none; it begins with ``where``.
-    """
+    """Find the thresholds ``[K]`` at which all limits are promised, given counts ``[K, 2, 2]``; raise for none."""
     single = {name: promised(name, limit.bound, counts, 1 - sure) for name, limit in limits.items()}
     every = torch.stack(list(single.values())).all(0)
     if not bool(every.any()):
@@ -402,7 +324,7 @@ def all_promised(limits: Limits, counts: Tensor, sure: float, where: str) -> Ten
     return every
 
 
-def _probabilities(
+def probabilities(
     counts: Tensor, limits: Limits, shares: Tensor | None, generator: torch.Generator | None, worth: Tensor | None
 ) -> dict[str, float]:
     """Return the posterior probability of each limit, given counts ``[2, 2]``."""
@@ -432,15 +354,14 @@ def _text(limits: Limits) -> str:
     return " and ".join(f"{name} {'>=' if limit.least else '<='} {limit.bound:g}" for name, limit in limits.items())
 
 
-def infeasible(limits: Limits, kept: Mapping[str, Tensor], counts: Counts, what: str = "threshold") -> str:
-    """Describe limits that cannot be kept, with the best value of each that is achievable while the others hold.
+def held_text(limits: Limits, counts: Counts) -> str:
+    """Return the limited measures on held-out samples as text; empty without limits."""
+    values = (f"{name} {evaluated(limit.measure, counts):.3f}" for name, limit in limits.items())
+    return f"on held-out samples {', '.join(values)}" if limits else ""
 
-    Args:
-        limits: limits.
-        kept: name of a limit -> whether it is kept by each candidate, ``[C]``.
-        counts: counts of each candidate.
-        what: name of a candidate.
-    """
+
+def infeasible(limits: Limits, kept: Mapping[str, Tensor], counts: Counts, what: str = "threshold") -> str:
+    """Describe limits that no candidate keeps, with the best value of each that is achievable while the others hold."""
     reached = []
     for name, limit in limits.items():
         others = [each for other, each in kept.items() if other != name]
@@ -454,10 +375,7 @@ def infeasible(limits: Limits, kept: Mapping[str, Tensor], counts: Counts, what:
 
 
 def worst_value(higher_is_better: bool | None, bounds: tuple[float | None, float | None]) -> float:
-    """Return the value to log where no candidate keeps the limits: the worst possible one, which is finite.
-
-    With nan, Lightning's ``EarlyStopping`` would stop the run.
-    """
+    """Return the finite worst value, to log where no candidate keeps the limits: nan would end EarlyStopping's run."""
     worst = bounds[0] if higher_is_better else bounds[1]
     largest = torch.finfo(torch.float32).max
     return worst if worst is not None else -largest if higher_is_better else largest

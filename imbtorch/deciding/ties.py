@@ -13,13 +13,7 @@ ROUNDING = 1e-12  # difference of values, and share of them, up to which they ti
 
 
 def as_good_as_best(values: Tensor) -> Tensor:
-    """Find the highest of values ``[..., M]``, up to rounding: several where they tie, never nan.
-
-    Args:
-        values: ``[..., M]``, higher is better; M may be 0.
-
-    Returns:
-        bool ``[..., M]``.
+    """Find the highest of values ``[..., M]``, up to rounding: several where they tie, never nan; M may be 0.
 
     >>> as_good_as_best(torch.tensor([0.3, torch.inf, torch.nan, torch.inf]))
     tensor([False,  True, False,  True])
@@ -77,13 +71,7 @@ def undominated(points: Tensor) -> Tensor:
 
 
 def pareto_front(values: Tensor) -> Tensor:
-    """Find the candidates that no other beats: as good in every value, up to rounding, and better in one.
-
-    Args:
-        values: ``[M, D]``, higher is better; nan counts as lower than all numbers.
-
-    Returns:
-        bool ``[M]``.
+    """Find the candidates ``[M, D]`` that no other beats: as good in every value, up to rounding, and better in one.
 
     >>> pareto_front(torch.tensor([[0.9, 0.2], [0.2, 0.9], [0.2, 0.2], [torch.nan, 1.0]]))
     tensor([ True,  True, False,  True])

@@ -26,10 +26,9 @@ else:  # the package that the other callbacks are built on
 
 
 class TieRule(_Base):
-    """Rule for ties, to put before Lightning's ``ModelCheckpoint`` among the bases of a class.
+    """Rule for ties, to put before Lightning's ``ModelCheckpoint`` among the bases of a class, as TiesCheckpoint does.
 
-    :class:`TiesCheckpoint` is that class. A program that imports both ``lightning`` and ``pytorch_lightning`` needs
-    one of each package::
+    A program that imports both ``lightning`` and ``pytorch_lightning`` needs one of each package::
 
         class Checkpoint(TieRule, pytorch_lightning.callbacks.ModelCheckpoint):
             pass

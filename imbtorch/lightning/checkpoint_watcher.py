@@ -13,12 +13,7 @@ from imbtorch.compat import step_of_last_save
 
 
 class TrainingPoint(NamedTuple):
-    """Point of a training at which weights are taken.
-
-    Attributes:
-        epoch: last epoch in which they were trained; None if it is not known.
-        step: optimizer steps taken until then.
-    """
+    """Point of a training at which weights are taken: its last epoch, None if unknown, and its optimizer steps."""
 
     epoch: int | None
     step: int

@@ -21,10 +21,7 @@ PANELS = 3  # most panels side by side
 
 
 def drawings(metric: SharedResult) -> Iterator[tuple[str, Draw]]:
-    """Yield each figure of the last result: the end of its name, and the function that draws it.
-
-    Never communicates.
-    """
+    """Yield each figure of the last result: the end of its name, and the function that draws it."""
     if isinstance(metric, ImbalanceReport):
         yield from _of_report(metric)
     elif isinstance(metric, ThresholdSweep):

@@ -13,21 +13,11 @@ from imbtorch.tables import Table
 
 
 @dataclass(frozen=True)
-class _Figure:
-    """A matplotlib figure, its optimizer step, and the name of its file with loggers that write one."""
+class _Given:
+    """A matplotlib figure or a table, its optimizer step, and the name of its file with loggers that write one."""
 
     name: str
-    figure: Any
-    step: int
-    file: str
-
-
-@dataclass(frozen=True)
-class _LoggedTable:
-    """A table, its optimizer step, and the name of its file with loggers that write one."""
-
-    name: str
-    table: Table
+    content: Any
     step: int
     file: str
 
@@ -48,53 +38,53 @@ class _Adapter:
             for parent in type(logger).__mro__
         )
 
-    def figure(self, logger: Any, given: _Figure) -> None: ...
+    def figure(self, logger: Any, given: _Given) -> None: ...
 
-    def table(self, logger: Any, given: _LoggedTable) -> None: ...
+    def table(self, logger: Any, given: _Given) -> None: ...
 
 
 class _TensorBoard(_Adapter):
     kind = "TensorBoardLogger"
 
-    def figure(self, logger: Any, given: _Figure) -> None:
-        logger.experiment.add_figure(given.name, given.figure, global_step=given.step)
+    def figure(self, logger: Any, given: _Given) -> None:
+        logger.experiment.add_figure(given.name, given.content, global_step=given.step)
 
-    def table(self, logger: Any, given: _LoggedTable) -> None:
-        markdown = "\n".join(f"    {line}" for line in str(given.table).splitlines())
+    def table(self, logger: Any, given: _Given) -> None:
+        markdown = "\n".join(f"    {line}" for line in str(given.content).splitlines())
         logger.experiment.add_text(given.name, markdown, global_step=given.step)
 
 
 class _WeightsAndBiases(_Adapter):
     kind = "WandbLogger"
 
-    def figure(self, logger: Any, given: _Figure) -> None:
-        logger.log_image(key=given.name, images=[given.figure], step=given.step)
+    def figure(self, logger: Any, given: _Given) -> None:
+        logger.log_image(key=given.name, images=[given.content], step=given.step)
 
-    def table(self, logger: Any, given: _LoggedTable) -> None:
-        head, *cells = given.table.to_rows()
+    def table(self, logger: Any, given: _Given) -> None:
+        head, *cells = given.content.to_rows()
         logger.log_table(key=given.name, columns=head, data=cells, step=given.step)
-        notes = [[note] for note in given.table.notes]
+        notes = [[note] for note in given.content.notes]
         logger.log_text(key=f"{given.name}_notes", columns=["note"], data=notes, step=given.step)
 
 
 class _MLflow(_Adapter):
     kind = "MLFlowLogger"
 
-    def figure(self, logger: Any, given: _Figure) -> None:
-        logger.experiment.log_figure(logger.run_id, given.figure, f"figures/{given.file}.png")
+    def figure(self, logger: Any, given: _Given) -> None:
+        logger.experiment.log_figure(logger.run_id, given.content, f"figures/{given.file}.png")
 
-    def table(self, logger: Any, given: _LoggedTable) -> None:
-        logger.experiment.log_text(logger.run_id, f"{given.table}\n", f"{given.file}.txt")
+    def table(self, logger: Any, given: _Given) -> None:
+        logger.experiment.log_text(logger.run_id, f"{given.content}\n", f"{given.file}.txt")
 
 
 class _Comet(_Adapter):
     kind = "CometLogger"
 
-    def figure(self, logger: Any, given: _Figure) -> None:
-        logger.experiment.log_figure(figure_name=given.name, figure=given.figure, step=given.step)
+    def figure(self, logger: Any, given: _Given) -> None:
+        logger.experiment.log_figure(figure_name=given.name, figure=given.content, step=given.step)
 
-    def table(self, logger: Any, given: _LoggedTable) -> None:
-        logger.experiment.log_text(str(given.table), step=given.step, metadata={"name": given.name})
+    def table(self, logger: Any, given: _Given) -> None:
+        logger.experiment.log_text(str(given.content), step=given.step, metadata={"name": given.name})
 
 
 class _CSV(_Adapter):
@@ -102,15 +92,15 @@ class _CSV(_Adapter):
 
     kind = "CSVLogger"
 
-    def figure(self, logger: Any, given: _Figure) -> None:
+    def figure(self, logger: Any, given: _Given) -> None:
         folder = Path(logger.log_dir) / "figures"
         folder.mkdir(parents=True, exist_ok=True)
-        given.figure.savefig(folder / f"{given.file}.png", dpi=120)
+        given.content.savefig(folder / f"{given.file}.png", dpi=120)
 
-    def table(self, logger: Any, given: _LoggedTable) -> None:
+    def table(self, logger: Any, given: _Given) -> None:
         folder = Path(logger.log_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{given.file}.txt").write_text(f"{given.table}\n", encoding="utf-8")
+        (folder / f"{given.file}.txt").write_text(f"{given.content}\n", encoding="utf-8")
 
 
 class _Dummy(_Adapter):
@@ -124,38 +114,20 @@ _warned: WeakSet[Any] = WeakSet()  # loggers that a warning has named
 
 
 def log_figure(logger: Any, name: str, figure: Any, step: int, file: str = "") -> bool:
-    """Hand a figure to a logger, on rank zero alone.
+    """Hand a figure to a logger, on rank zero alone; return whether the logger took it.
 
-    Args:
-        logger: logger of Lightning. TensorBoard, Weights & Biases, MLflow and Comet take the figure; a CSV logger
-            writes it as PNG into ``figures``. A warning names, once, any other logger and one that raises.
-        name: name of the figure.
-        figure: matplotlib figure.
-        step: optimizer steps taken so far.
-        file: name of the file without its ending; by default that of the figure.
-
-    Returns:
-        True if the logger took it.
+    TensorBoard, Weights & Biases, MLflow and Comet take the figure; a CSV logger writes it as PNG into ``figures``, by
+    the name ``file`` without its ending. A warning names, once, any other logger and one that raises.
     """
-    return _handed(logger, _Figure(name, figure, step, file_name(file or name)))
+    return _handed(logger, _Given(name, figure, step, file_name(file or name)))
 
 
 def log_table(logger: Any, name: str, table: Table, step: int) -> bool:
-    """Hand a table to a logger, on rank zero alone.
-
-    Args:
-        logger: see :func:`log_figure`. Weights & Biases takes rows, and notes as ``<name>_notes``; the others text.
-        name: name of the table.
-        table: the table.
-        step: optimizer steps taken so far.
-
-    Returns:
-        True if the logger took it.
-    """
-    return _handed(logger, _LoggedTable(name, table, step, file_name(name)))
+    """Hand a table to a logger, as :func:`log_figure`: Weights & Biases takes rows and notes, the others take text."""
+    return _handed(logger, _Given(name, table, step, file_name(name)))
 
 
-def _handed(logger: Any, given: _Figure | _LoggedTable) -> bool:
+def _handed(logger: Any, given: _Given) -> bool:
     """Pass a figure or table to the adapter; turn its errors into a warning, so that training goes on."""
     adapter = next((adapter for adapter in ADAPTERS if adapter.fits(logger)), None)
     if adapter is None:
@@ -165,10 +137,8 @@ def _handed(logger: Any, given: _Figure | _LoggedTable) -> bool:
         )
         return False
     try:
-        if isinstance(given, _Figure):
-            adapter.figure(logger, given)
-        else:
-            adapter.table(logger, given)
+        take = adapter.table if isinstance(given.content, Table) else adapter.figure
+        take(logger, given)
     except Exception as error:  # a full disk, a lost connection, a version that calls its methods otherwise
         warn_once(
             _warned, logger, f"{type(logger).__name__} did not take {given.name!r}: {type(error).__name__}: {error}"

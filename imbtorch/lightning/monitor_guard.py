@@ -164,17 +164,10 @@ class _Guard:
         """Warn about metrics that add this batch to earlier counts."""
         if batch_idx == dataloader_idx == 0:
             self._check_logged_reports(trainer, pl_module)
-            self._warn_of_earlier_counts(trainer, pl_module, "validation")
+            self._warn_of_earlier_counts(trainer, pl_module, "test" if trainer.testing else "validation")
 
     on_test_batch_start = on_validation_batch_start
-
-    def on_test_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Warn about metrics that add this batch to earlier counts."""
-        if batch_idx == dataloader_idx == 0:
-            self._check_logged_reports(trainer, pl_module)
-            self._warn_of_earlier_counts(trainer, pl_module, "test")
+    on_test_batch_end = on_validation_batch_end
 
     def _warn_of_earlier_counts(self, trainer: Any, module: nn.Module, stage: str) -> None:
         for path, updates in _updates(module).items() if self._is_first(trainer) else ():
@@ -201,10 +194,7 @@ class _Guard:
                 )
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Reset metrics that an interrupted validation or test has updated, since the next one would add to them.
-
-        A metric that held earlier counts keeps them all. So do metrics of training, whose epoch may be resumed.
-        """
+        """Reset what an interrupted validation or test has updated, but no metric that held counts before it."""
         self._stop_ignoring()
         for begin, remedy in REMEDIES.items():
             if begin in str(exception) and any(_metrics(pl_module)):
@@ -251,17 +241,11 @@ class _Guard:
         if self._replaces_lightnings_warning:
             self._warn_of_repeated_samples(trainer, "test", trainer.test_dataloaders)
 
-    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """Check values that the module logged at the end of the last epoch, after this callback was called."""
-        self._check_run(trainer, pl_module)
-
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Check the values that training logged."""
+        """Check the values that training logged, those of the module's own hook at the next call."""
         self._check_run(trainer, pl_module)
 
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Check the values that the module logged at the end of the last training epoch."""
-        self._check_run(trainer, pl_module)
+    on_train_epoch_start = on_train_end = on_train_epoch_end
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Check once more before a checkpoint is written."""
@@ -301,10 +285,7 @@ class _Guard:
                 )
 
     def _check_names(self, trainer: Any, module: nn.Module) -> None:
-        """Raise for a monitor one slip apart from a name that validation logged; warn if it is only similar.
-
-        It runs once, after the first validation: until then, names of both training and validation may be unknown.
-        """
+        """Raise once, after the first validation, for a monitor one slip apart from a logged name; warn if similar."""
         self._compared_names = True
         for text, certain in _unknown_monitors(trainer, module) if self._is_first(trainer) else ():
             if certain:
@@ -439,11 +420,7 @@ class MonitorGuard(_Guard, Callback):
 
 
 def guards(package: str) -> list[Any]:
-    """Return the guard of a Trainer of a package, as a list for its entry point; empty where it is switched off.
-
-    Args:
-        package: ``"lightning.pytorch"`` or ``"pytorch_lightning"``.
-    """
+    """Return the guard for a Trainer of a package, in a list for its entry point; empty where it is switched off."""
     if os.environ.get("IMBTORCH_MONITOR_GUARD", "").strip().lower() in ("0", "false", "off", "no"):
         return []
     ours = issubclass(MonitorGuard, importlib.import_module(package).Callback)
@@ -576,10 +553,7 @@ def _let_sweeps_decide(module: nn.Module, decides: bool) -> None:
 
 
 def _hand_rules_to_averages(trainer: Any, module: nn.Module) -> None:
-    """Copy the rules of a module into the averaged models of callbacks, which write theirs into checkpoints.
-
-    Lightning's ``WeightAveraging`` saves ``self._average_model.state_dict()`` in place of the module's.
-    """
+    """Copy the rules of a module into the averaged models of callbacks, which write theirs into checkpoints."""
     rules = {path: child for path, child in module.named_modules() if isinstance(child, (LogitAdjustment, Threshold))}
     for callback in trainer.callbacks if rules else ():
         for averaged in vars(callback).values():

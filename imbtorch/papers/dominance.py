@@ -29,14 +29,9 @@ def equal_area_gmean(area: float, dominance: Tensor) -> Tensor:
 
 
 def feasible(points: Tensor, rounding: float = 0.01) -> Tensor:
-    """Find the points at which a classifier can lie.
+    """Find the points ``[..., 2]`` of dominance and G-mean at which a classifier can lie, bools ``[...]``.
 
-    Args:
-        points: ``[..., 2]`` of dominance and G-mean.
-        rounding: greatest distance above the greatest G-mean, since printed values have two decimals.
-
-    Returns:
-        bool ``[...]``.
+    A point may lie above the greatest G-mean by ``rounding``, since printed values have two decimals.
 
     >>> feasible(torch.tensor([[-0.36, 0.94], [-0.36, 0.805]]))  # the first was printed in the paper
     tensor([False,  True])
@@ -45,14 +40,9 @@ def feasible(points: Tensor, rounding: float = 0.01) -> Tensor:
 
 
 def largest_trapezium(points: Tensor, possible: Tensor | None = None) -> int | None:
-    """Find the feasible point with the largest trapezium; return its index, the first of tied ones, None without any.
+    """Find the feasible point of ``[M, 2]`` with the largest trapezium; return its index, the first of tied ones.
 
-    Args:
-        points: ``[M, 2]`` of dominance and G-mean, or another measure.
-        possible: bool ``[M]``, True for feasible points; by default :func:`feasible` for G-mean.
-
-    >>> largest_trapezium(torch.tensor([[0.0, 0.9], [0.3, 0.8], [0.9, 0.9]]))
-    0
+    ``possible``, bools ``[M]``, says which are feasible; by default :func:`feasible` for G-mean. None without any.
     """
     inside = (feasible(points) if possible is None else possible) & ~points.isnan().any(-1)
     areas = points[:, 1] * (points[:, 0] + 3) / 2
@@ -60,14 +50,7 @@ def largest_trapezium(points: Tensor, possible: Tensor | None = None) -> int | N
 
 
 def space_points(counts: Tensor, measure: Measure = formulas.geometric_mean) -> Tensor:
-    """Compute dominance and the value of a measure, ``[M, 2]`` float64.
-
-    Args:
-        counts: ``[M, 2, 2]`` counts or rates.
-        measure: function of ``[..., 2, 2]`` counts with a value ``[...]``.
-
-    Raises:
-        ValueError: for another shape, and for a measure that does not return one value for each matrix.
+    """Compute dominance and the value of a measure, float64 ``[M, 2]``, of counts or rates ``[M, 2, 2]``.
 
     >>> from imbtorch import accuracy
     >>> space_points(torch.tensor([[[8, 2], [0, 5]]]), accuracy)
@@ -82,17 +65,9 @@ def space_points(counts: Tensor, measure: Measure = formulas.geometric_mean) -> 
 
 
 def greatest_value(measure: Measure, dominance: Tensor, negatives: float, positives: float, steps: int = 101) -> Tensor:
-    """Compute the greatest value of a measure that a classifier of this dominance can have, ``[...]``.
+    """Compute the greatest value ``[...]`` of a measure that a classifier of this dominance ``[...]`` can have.
 
-    Args:
-        measure: function of ``[..., 2, 2]`` counts with a value ``[...]``.
-        dominance: ``[...]`` in [-1, 1].
-        negatives: number or share of the negatives.
-        positives: number or share of the positives.
-        steps: number of true negative rates that are tried at each dominance, from the smallest to the largest.
-
-    Raises:
-        ValueError: for a measure that does not return one value for each matrix.
+    At each dominance, ``steps`` true negative rates are tried, from the smallest to the largest.
 
     >>> from imbtorch import accuracy
     >>> greatest_value(accuracy, torch.tensor([0.0, -0.5, 0.5]), negatives=3, positives=1)
@@ -109,15 +84,6 @@ def greatest_value(measure: Measure, dominance: Tensor, negatives: float, positi
 
 
 def dominance_points(counts: Tensor) -> Tensor:
-    """Compute dominance and G-mean at each threshold, ``[T, 2]`` in the order of the counts.
-
-    Args:
-        counts: ``[T, 2, 2]``; errors as in :func:`imbtorch.plots.curves.class_totals`.
-
-    Source: Garcia, Mollineda and Sanchez (2009), which name the curve over thresholds as future work.
-
-    >>> dominance_points(torch.tensor([[[8, 2], [0, 4]]]))
-    tensor([[0.2000, 0.8944]], dtype=torch.float64)
-    """
+    """Compute dominance and G-mean at each threshold, ``[T, 2]`` of counts ``[T, 2, 2]``."""
     class_totals(counts)
     return space_points(counts)

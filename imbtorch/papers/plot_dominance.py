@@ -159,11 +159,7 @@ def plot_dominance_curve(
 def draw_dominance_space(ax: Axes, levels: Sequence[float], limit: Tensor | None = None, label: str = "G-mean") -> None:
     """Draw the limit of all classifiers and lines of equal area, with entries for the legend.
 
-    Args:
-        ax: axes to draw into.
-        levels: areas.
-        limit: greatest value at each dominance of :data:`EDGE`; by default that of G-mean; nan where it is not known.
-        label: name of the measure.
+    ``limit`` is the greatest value at each dominance of :data:`EDGE`, by default that of G-mean; nan if unknown.
     """
     edge, limit = EDGE, greatest_gmean(EDGE) if limit is None else limit
     known = not bool(limit.isnan().any())

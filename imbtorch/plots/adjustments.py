@@ -19,17 +19,7 @@ if TYPE_CHECKING:
 def plot_adjustments(
     taus: Tensor, lines: Mapping[str, Tensor], ax: Axes | None = None, *, chosen: float | None = None
 ) -> tuple[Figure | None, Axes]:
-    """Draw measures over tau, and mark the chosen tau and the plain rule.
-
-    Args:
-        taus: ``[T]``, sorted.
-        lines: name -> values ``[T]``; a nan leaves a gap in the line.
-        ax: axes to draw into; by default the axes of a new figure.
-        chosen: tau to mark; by default none.
-
-    Returns:
-        The new figure (None if axes were given) and the axes.
-    """
+    """Draw measures, name -> ``[T]``, over tau ``[T]``, and mark the chosen tau and the plain rule."""
     fig, ax = figure_and_axes(ax, (6.4, 4.4 + LEGEND_ROW * len(lines)))
     places = taus.tolist()
     for index, (name, values) in enumerate(zip(display_names(list(lines), len(lines)), lines.values(), strict=True)):

@@ -19,7 +19,7 @@ ROOM = 0.5  # log-odds beside the outermost points
 def plot_calibration(
     score: Tensor, share: Tensor, above: Tensor, number: Tensor, ax: Axes | None = None, *, level: float = 0.95
 ) -> tuple[Figure | None, Axes]:
-    """Draw the share of positives over the mean score of bins, in log-odds.
+    """Draw the share of positives over the mean score of D bins, in log-odds.
 
     A share of 0 or 1 is an open mark at the edge. Without axes, a histogram of the samples stands below.
 
@@ -30,9 +30,6 @@ def plot_calibration(
         number: ``[D]`` number of samples in each bin.
         ax: axes to draw into; by default those of a new figure.
         level: nominal coverage of the intervals.
-
-    Returns:
-        The new figure (None if axes were given) and the axes of the shares.
     """
     known = torch.cat((score, *share))
     known = torch.cat((known[(known > 0) & (known < 1)], known.new_tensor([0.5]))).logit()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
@@ -87,15 +87,7 @@ def plot_roc(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['random guessing', 'my model']
     """
-    named = named_counts(models)
-    places = marked_places(marked, named)
-    lines = None if measure is None else roc_isometrics(measure, *_common_totals(named))
-    fig, ax = figure_and_axes(ax, (5.0, 5.0))
-    if measure is not None and lines is not None:
-        _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
-    _draw_roc(ax, named, places, model_texts(models))
-    add_legend(ax, "below")
-    return fig, ax
+    return _plot(models, ax, marked, measure, levels, roc_isometrics, _draw_roc)
 
 
 @computed_on_cpu
@@ -136,14 +128,27 @@ def plot_precision_recall(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['out of reach at these class shares', 'random guessing', 'my model']
     """
+    _common_totals(named_counts(models))
+    return _plot(models, ax, marked, measure, levels, precision_recall_isometrics, _draw_precision_recall)
+
+
+def _plot(
+    models: Models,
+    ax: Axes | None,
+    marked: int | Mapping[str, int] | None,
+    measure: Measure | None,
+    levels: Sequence[float] | None,
+    isometrics: Callable[[Measure, float, float], Tensor],
+    draw: Callable[..., Any],
+) -> tuple[Figure | None, Axes]:
+    """Draw curves of models, with operating points and lines of equal value of a measure."""
     named = named_counts(models)
     places = marked_places(marked, named)
-    totals = _common_totals(named)
-    lines = None if measure is None else precision_recall_isometrics(measure, *totals)
+    lines = None if measure is None else isometrics(measure, *_common_totals(named))
     fig, ax = figure_and_axes(ax, (5.0, 5.0))
     if measure is not None and lines is not None:
         _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
-    _draw_precision_recall(ax, named, places, model_texts(models))
+    draw(ax, named, places, model_texts(models))
     add_legend(ax, "below")
     return fig, ax
 
@@ -172,9 +177,6 @@ def plot_best_thresholds(
         best: ``[L]``, these thresholds.
         measure: name of the measure that is best there.
         areas: ``[L]``, area below each curve with its interval; bounds are nan where there is none.
-
-    Returns:
-        The new figure (None if axes were given) and the axes.
     """
     fig, ax = figure_and_axes(ax, (5.0, 4.7 + LEGEND_ROW * len(counts)))
     area, draw = ("AUC", _draw_roc) if kind == "roc" else ("AP", _draw_precision_recall)
@@ -197,17 +199,7 @@ def plot_best_thresholds(
 def plot_average_precisions(
     counts: Mapping[str, Tensor], ax: Axes | None = None, *, precisions: Interval, item: str
 ) -> tuple[Figure | None, Axes]:
-    """Draw the average precision of each label as a bar, with that of random guessing as a dotted line.
-
-    Args:
-        counts: name of a label -> ``[T, 2, 2]`` counts or rates at each threshold.
-        ax: axes to draw into; by default the axes of a new figure.
-        precisions: ``[L]``, average precision of each label with its interval; bounds are nan where there is none.
-        item: label of the x axis.
-
-    Returns:
-        The new figure (None if axes were given) and the axes.
-    """
+    """Draw the average precision ``[L]`` of each label as a bar, with that of random guessing as a dotted line."""
     names = list(counts)
     fig, ax = plot_values(precisions, ax, name="average precision", value_range=(0.0, 1.0), item=item, labels=names)
     draw_baseline(ax, torch.tensor(_shares(counts)[0]), precisions.estimate)
@@ -231,10 +223,7 @@ def _draw_roc(
 def _draw_precision_recall(
     ax: Axes, named: Mapping[str, Tensor], places: Mapping[str, int], texts: Mapping[str, str], mark: str = MARK
 ) -> dict[str, list[float]]:
-    """Draw precision over recall, and return the operating points.
-
-    Random guessing and the area out of reach are drawn if all models have the same class shares.
-    """
+    """Draw precision over recall, and random guessing if all shares are equal; return the operating points."""
     curves = {}
     for name, counts in named.items():
         curve = rising(counts, precision_recall_points(counts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -65,9 +65,7 @@ def plot_selection(
     count = len(next(iter(lines.values())))
     xs = _checked_places(places, count)
     ways, bands = dict(selected or {}), dict(intervals or {})
-    _check_ways(ways, count)
-    _check_bands(bands, lines, count)
-    _check_baseline(baseline or {}, lines)
+    _check_shown(ways, bands, baseline or {}, lines, count)
     strip = ROW * len(ways)  # inches
     fig, ax = figure_and_axes(ax, (8.5, 4.2 + strip))
     looks = _looks(tuple(lines), count)
@@ -110,25 +108,23 @@ def _checked_places(places: Sequence[float] | None, count: int) -> list[float]:
     return xs
 
 
-def _check_ways(ways: Mapping[str, int], count: int) -> None:
-    """Check the selected indices."""
+def _check_shown(
+    ways: Mapping[str, int],
+    bands: Mapping[str, Interval],
+    baseline: Collection[str],
+    names: Collection[str],
+    count: int,
+) -> None:
+    """Check the selected indices, and names and lengths of intervals and baselines."""
     for way, index in ways.items():
         if not 0 <= index < count:
             raise ValueError(f"selected must hold indices 0..{count - 1}, got {index!r} for {way!r}")
-
-
-def _check_bands(bands: Mapping[str, Interval], lines: Mapping[str, Tensor], count: int) -> None:
-    """Check names and lengths of the intervals."""
     for name, band in bands.items():
-        check_choice("intervals", name, tuple(lines))
+        check_choice("intervals", name, tuple(names))
         if band.low.shape != (count,) or band.high.shape != (count,):
             raise ValueError(f"the interval of {name!r} must have bounds [{count}], got {list(band.low.shape)}")
-
-
-def _check_baseline(baseline: Mapping[str, float], lines: Mapping[str, Tensor]) -> None:
-    """Check the names of the baseline values."""
     for name in baseline:
-        check_choice("baseline", name, tuple(lines))
+        check_choice("baseline", name, tuple(names))
 
 
 def _looks(names: Sequence[str], count: int) -> dict[str, dict[str, Any]]:

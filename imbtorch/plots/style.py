@@ -52,10 +52,7 @@ def figure_and_axes(ax: Axes | None, figsize: tuple[float, float] | None = None)
 
 
 def line_style(index: int, points: int) -> dict[str, Any]:
-    """Return the look of the line at ``index``: neighbours differ in colour, dashes, marker and marked points.
-
-    A line has a marker at about ten of its ``points``.
-    """
+    """Return the look of a line, which differs from its neighbours; about ten of its points have a marker."""
     every = max(1, points // 10)
     return {
         "color": COLORS[index % len(COLORS)],
@@ -92,21 +89,14 @@ def add_legend(
 def literal(text: str) -> str:
     """Write a text so that matplotlib draws it as it is; call it once for every name.
 
-    Unescaped, two ``$`` would enclose a formula, which may not parse, and a legend would leave out names that are empty
-    or begin with ``_``.
+    Two ``$`` would enclose a formula, and a legend leaves out names that are empty or begin with ``_``.
     """
     escaped = text.replace("$", r"\$")
     return escaped if escaped and escaped[0] != "_" else f" {escaped}"
 
 
 def display_names(labels: Sequence[str] | None, size: int) -> list[str]:
-    """Return the names of classes or models as they are drawn; long names are cut to leave room for the picture.
-
-    Without labels the names are 0 to size - 1.
-
-    Raises:
-        ValueError: for a number of labels other than ``size``.
-    """
+    """Return the names of classes or models as they are drawn, long ones cut; by default 0 to size - 1."""
     names = [str(index) for index in range(size)] if labels is None else [str(label) for label in labels]
     if len(names) != size:
         raise ValueError(f"labels must hold {size} names, got {len(names)}")

@@ -87,16 +87,7 @@ def plot_values(
 
 
 def draw_interval(ax: Axes, interval: Interval, sideways: bool = False) -> None:
-    """Draw an error bar at each value that has an interval.
-
-    Args:
-        ax: axes with the values at 0, 1, ... of x, or of y for ``sideways``.
-        interval: values and bounds, ``[]`` or ``[K]``; bounds are nan for values without an interval.
-        sideways: whether the values lie along x.
-
-    Raises:
-        ValueError: for bounds of another shape than the values.
-    """
+    """Draw an error bar at each value that has an interval, with the values at 0, 1, ... of x or, sideways, of y."""
     center, low, high = (
         part.detach().cpu().double().reshape(-1) for part in (interval.estimate, interval.low, interval.high)
     )

@@ -96,6 +96,7 @@ def patients(patients, seed, shift=(1.5, 1.2), spread=0.3):
     return *map(torch.tensor, scores), torch.tensor(target), torch.tensor(cluster)
 
 
+@pytest.mark.default_cases("average_precision-average_precision_score")
 @pytest.mark.parametrize(
     ("measure", "oracle"), [("auc", sk.roc_auc_score), ("average_precision", sk.average_precision_score)]
 )

@@ -5,6 +5,7 @@ import warnings
 from functools import partial
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from scipy import stats
@@ -347,3 +348,51 @@ def test_measures_and_folds_that_cannot_be(change, error, text):
     given = {"runs": {"a": [torch.tensor([0, 1])] * 2}, "target": torch.tensor([0, 1]), "measures": "f1"}
     with pytest.raises(error, match=text):
         over_runs(**(given | change))
+
+
+# --- classes of any type ----------------------------------------------------------------------------------------------
+
+NAMES = np.array(["cat", "dog", "emu"])
+
+
+@pytest.mark.parametrize(
+    "put", [np.asarray, list, pandas.Series, torch.tensor], ids=["numpy", "list", "pandas", "torch"]
+)
+def test_integers_of_any_kind_are_class_indices(put):
+    target, good = drawn()
+    expected = over_runs({"a": good}, target, "mcc", draws=50, generator=seeded())
+    runs = {"a": [put(each.tolist()) for each in good]}
+    found = over_runs(runs, put(target.tolist()), "mcc", draws=50, generator=seeded())
+    assert str(found) == str(expected)
+
+
+def test_texts_are_classes_in_their_order():
+    target, good = drawn()
+    runs = {"a": [NAMES[each] for each in good]}
+    found = over_runs(runs, NAMES[target], "balanced_accuracy", draws=50)
+    expected = [sk.balanced_accuracy_score(NAMES[target], each) for each in runs["a"]]
+    assert found.values["a"].tolist() == pytest.approx(expected)
+    folds = over_runs(runs, [NAMES[target]] * len(good), "balanced_accuracy")
+    assert folds.values["a"].tolist() == pytest.approx(expected)
+
+
+def test_the_positive_one_of_two_texts_is_named():
+    target, runs = scored()
+    names = np.array(["ill", "well"])  # ill is the positive one
+    texts = names[1 - target]
+    preds = {"a": [names[(each < 1).long()] for each in runs["a"]]}
+    with pytest.raises(ValueError, match="positive must name the positive one of two classes, ill, well"):
+        over_runs(preds, texts, "f1")
+    found = over_runs(preds, texts, "f1", positive="ill", draws=50)
+    assert found.values["a"].tolist() == pytest.approx(
+        [sk.f1_score(texts, each, pos_label="ill") for each in preds["a"]]
+    )
+    areas = over_runs({"a": [each.numpy() for each in runs["a"]]}, texts, "auc", positive="ill", draws=50)
+    assert areas.values["a"].tolist() == pytest.approx([sk.roc_auc_score(target, each) for each in runs["a"]])
+
+
+def test_missing_classes_are_told():
+    target, good = drawn()
+    runs = {"a": [np.where(np.arange(400) == 7, None, NAMES[each]) for each in good]}
+    with pytest.raises(ValueError, match=r"runs\['a'\]\[0\] has no value in row 7 \(1 of 400 rows\)"):
+        over_runs(runs, NAMES[target], "f1")

@@ -1,6 +1,7 @@
 """Checks of arguments that many functions share."""
 
 import inspect
+from functools import partial
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ FUNCTIONS = {
     "beats_baseline": (balanced_accuracy, COUNTS),
     "bootstrap": (balanced_accuracy, COUNTS),
     "compare": (balanced_accuracy, COUNTS, COUNTS),
+    "compare_predictions": ({"label": [0, 1], "old": [0, 1], "new": [1, 1]},),
     "invariance_table": ({"a": balanced_accuracy},),
     "invariances": (balanced_accuracy,),
     "measure_correlations": ({"a": balanced_accuracy},),
@@ -24,10 +26,15 @@ FUNCTIONS = {
     "posterior": (balanced_accuracy, COUNTS),
     "select_epoch": ({"a": TARGET}, TARGET, balanced_accuracy),
 }
+KEYWORDS = {"compare_predictions": {"measure": "recall", "target": "label", "preds": ["old", "new"]}}
 
 
 def of_name(name):
     return getattr(papers, name, None) or getattr(statistics, name)
+
+
+def called(name):
+    return partial(of_name(name), *FUNCTIONS[name], **KEYWORDS.get(name, {}))
 
 
 def methods():
@@ -45,7 +52,7 @@ def test_a_seed_is_no_generator_anywhere():
     assert sorted(FUNCTIONS) == [
         name for name in sorted(taking) if "generator" in inspect.signature(of_name(name)).parameters
     ]
-    calls = [(of_name(name), arguments) for name, arguments in FUNCTIONS.items()]
+    calls = [(called(name), ()) for name in FUNCTIONS]
     for call, arguments in [*calls, *methods()]:
         for seed in (0, 7):
             remedy = rf"torch.Generator, got {seed}; pass torch.Generator\(\).manual_seed\(0\)$"
@@ -58,9 +65,9 @@ class Elsewhere(torch.Generator):
 
 
 def test_a_generator_of_another_device_is_refused():
-    for name, arguments in FUNCTIONS.items():
+    for name in FUNCTIONS:
         with pytest.raises(ValueError, match=r"generator must be on the CPU.* got one on cuda:0; pass torch.Generator"):
-            of_name(name)(*arguments, generator=Elsewhere())
+            called(name)(generator=Elsewhere())
 
 
 @pytest.mark.parametrize("default", ["cpu", "meta"])

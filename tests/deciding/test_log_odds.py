@@ -1,4 +1,4 @@
-"""Thresholds of logits whose probability is 1 in float64, from the choice to the saved rule, and what grids tie."""
+"""Thresholds of logits whose probability is 1 in float64 (`sweep.py`), from the choice to the saved rule; and ties."""
 
 import copy
 import io

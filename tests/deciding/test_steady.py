@@ -288,7 +288,6 @@ def test_more_buckets_than_ten_are_held_out_in_ten_groups():
     assert found.counts.sum() == 12 * (33 - sizes[0])
 
 
-@pytest.mark.slow
 def test_the_range_of_a_gain_covers_with_clusters():
     """Patients of one class whose 20 samples are equal; the threshold gains what the population says."""
     held = {True: 0, False: 0}

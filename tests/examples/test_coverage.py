@@ -59,6 +59,7 @@ def test_precision_is_covered_where_totals_are_random(coverage):
     assert covered["fixed"] < 0.6
 
 
+@pytest.mark.slow
 def test_rare_classes_among_fifty_are_covered(coverage):
     """A recall of .9 from three samples: with the prior of averages it would lie near the mean of the others."""
     torch.manual_seed(0)

@@ -181,6 +181,7 @@ def test_strata_depend_on_the_order_of_scores_alone_and_keep_ties():
         assert len(np.unique(first.stratum[pool.scores[:, 1] == value])) == 1
 
 
+@pytest.mark.default_cases("2")
 @pytest.mark.parametrize("size", [2, 3])
 def test_two_stages_spend_the_budget_and_cover(size):
     case = pools.Case(size, "slope 2.5", 0.02, 500)

@@ -1,4 +1,4 @@
-"""A theme of several modules: frames of real engines give the counts, table and signature of columns in memory."""
+"""Frames of real engines (`sources.py`), eager and lazy: the same counts, table and signature as columns in memory."""
 
 import importlib
 import os
@@ -175,6 +175,7 @@ def test_sums_beyond_the_integers_of_floats_are_refused(engine, tmp_path):
 RECIPES = (Path(__file__).parents[2] / "examples" / "trainers.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("title", "package"), [("Spark", "pyspark"), ("Ray Data", "ray"), ("BigQuery and Snowflake", "duckdb")]
 )

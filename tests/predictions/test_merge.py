@@ -1,4 +1,4 @@
-"""Results of shards that are added: what they sum to, and what is refused."""
+"""Results of shards that are added (`reports/result.py`): what they sum to, and what is refused."""
 
 import numpy as np
 import pytest

@@ -303,6 +303,7 @@ def test_areas_say_where_their_intervals_are():
     )
 
 
+@pytest.mark.slow
 def test_the_gain_of_a_rule_holds_for_clusters():
     """The true gain follows from the normal scores; without ids a quarter of these intervals hold it."""
     rng, ids, held = np.random.default_rng(1), np.arange(20).repeat(20), 0
@@ -410,6 +411,7 @@ def test_the_interval_of_an_area_is_in_the_result_that_has_it():
     assert result["auc_low"] < result["auc"] < result["auc_high"]
 
 
+@pytest.mark.slow
 def test_margins_are_counted_for_so_many_classes_that_a_matrix_would_be_large():
     names = [f"c{index}" for index in range(6_000)]
     preds = [*names[1:100], *names[99:]]

@@ -35,7 +35,7 @@ def results():
     yield imbtorch.report(preds=PREDS, target=TARGET, cluster=np.arange(600) // 6, intervals=True)
     yield imbtorch.report(preds=PREDS, target=TARGET, weight=TARGET + 0.25)
     yield imbtorch.report(preds=PREDS, target=TARGET, prevalence=[0.2, 0.3, 0.5], measures={"mine": least_recall})
-    yield imbtorch.report(preds=SCORES, target=np.eye(3)[TARGET], prevalence=[0.2, 0.3, 0.5])
+    yield imbtorch.report(preds=SCORES, target=np.eye(3)[TARGET], task="multilabel", prevalence=[0.2, 0.3, 0.5])
     yield imbtorch.report(preds=PREDS, target=TARGET, class_names=[*range(4)])  # nan: class 3 has no targets
     arguments = {
         "class_names": NAMES,
