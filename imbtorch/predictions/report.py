@@ -209,7 +209,7 @@ def _counted(
 ) -> ReportResult:
     """Count all samples, and compute the result."""
     given, scored = samples.given, samples.given.scored
-    asked = list(measures.values() if isinstance(measures, Mapping) else measures or ())
+    asked = _listed(measures)
     _check_order(samples, prevalence, asked)
     if scored:
         _check_rule(rule, prior, samples, prevalence)
@@ -247,6 +247,11 @@ def _counted(
     if curves is not None:
         rows, notes = curves.values(bounded)
     return with_values(result, rows, (*samples.notes, *notes))
+
+
+def _listed(measures: Any) -> list[Any]:
+    """Return measures as a list."""
+    return list(measures.values() if isinstance(measures, Mapping) else measures or ())
 
 
 def keyed_by_name(given: Any) -> Any:

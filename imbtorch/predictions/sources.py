@@ -189,12 +189,16 @@ def as_array(name: str, given: Any) -> Array:
         raise ValueError(f"{name} has no value in row {int(masked[0][0])} ({len(masked)} values are masked)")
     if found.dtype.kind == "U" and listed:
         return np.array(given, dtype=object)
-    if found.dtype == object and found.ndim == 1 and len(found):
-        if isinstance(found[0], (list, tuple, np.ndarray)):
-            return as_array(name, list(map(list, found)))
-        if type(found[0]) is float and set(map(type, found)) == {float}:
-            return found.astype(float)
-    return found
+    return _of_objects(name, found)
+
+
+def _of_objects(name: str, given: Array) -> Array:
+    """Convert lists to rows, and objects that are floats to floats."""
+    if given.dtype != object or given.ndim != 1 or not len(given):
+        return given
+    if isinstance(given[0], (list, tuple, np.ndarray)):
+        return as_array(name, list(map(list, given)))
+    return given.astype(float) if type(given[0]) is float and set(map(type, given)) == {float} else given
 
 
 def floats(called: str, given: Array, start: int) -> Array:
