@@ -13,7 +13,8 @@ from imbtorch.choosing.comparisons import Comparison
 from imbtorch.choosing.gate import PairedModels
 from imbtorch.choosing.outcomes import JointOutcomes
 from imbtorch.columns import Array, Classes, Column, Missing, Rules, typed, without_left_out
-from imbtorch.deciding.scores import AREAS, check_scores
+from imbtorch.deciding.curves import AREAS
+from imbtorch.deciding.scores import check_scores
 from imbtorch.predictions.report import opened
 from imbtorch.predictions.samples import ids_of
 from imbtorch.predictions.sources import Arrays, Engine, Source, floats, single
@@ -219,11 +220,13 @@ def _split_models(source: Source, model: str) -> tuple[Source, Source]:
     """Split a long source into those of two models."""
     name = single(source, "model", model)
     column = source.counted([name])[0][name]
-    levels = [column.levels[int(at)] for at in dict.fromkeys(column.codes.tolist())]
+    levels = [column.levels[int(at)] for at in dict.fromkeys(column.codes.tolist())]  # groups have no order
     if len(levels) != 2:
         raise ValueError(f"model must name two models, but column {name!r} holds {first_names(list(map(str, levels)))}")
     found = _relation(source, None)
-    return found.where(name, levels[0]), found.where(name, levels[1])
+    old = found.first(name)
+    (new,) = (level for level in levels if level != old)
+    return found.where(name, old), found.where(name, new)
 
 
 def _relation(source: Source, like: Source | None) -> Any:

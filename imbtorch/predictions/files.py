@@ -132,9 +132,14 @@ class Relation(Source):
         first = selected.project(f"len({quoted(name)})").limit(1).fetchall()
         return int(first[0][0]) if first else None
 
+    def first(self, name: str) -> Any:
+        """Return the value in the first row, which groups do not tell."""
+        return self._select([name]).limit(1).fetchall()[0][0]
+
     def where(self, name: str, level: Any) -> Relation:
         """Return the rows that hold a value."""
-        return Relation(self._select(self.names).filter(f"{quoted(name)} IS NOT DISTINCT FROM {_value(level)}"))
+        found = self._select(self.names).filter(f"{quoted(name)} IS NOT DISTINCT FROM {_value(level)}")
+        return Relation(found, decimal=self.decimal)
 
     def paired(
         self, new: Relation, first: Mapping[str, str], second: Mapping[str, str], keys: Sequence[str], by_id: bool

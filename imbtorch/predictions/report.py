@@ -16,7 +16,8 @@ from torch import Tensor
 from imbtorch.columns import Missing, Rules
 from imbtorch.counting.arguments import Task, Thresholds
 from imbtorch.counts import check_choice
-from imbtorch.deciding.scores import AREAS, Curves
+from imbtorch.deciding.curves import AREAS
+from imbtorch.deciding.scores import Curves
 from imbtorch.measures.named import Measured
 from imbtorch.measures.overall import macro_averaged_absolute_error
 from imbtorch.measures.traits import by_any_name, needs_matrix

@@ -120,3 +120,25 @@ def test_heads_in_other_scripts_are_read(tmp_path):
     """Also the bytes that Latin-1 does not have."""
     path = text(tmp_path / "x.csv", **{"label": ["猫", "x"], "预测": ["猫", "猫"]})
     assert imbtorch.report(path, target="label", preds="预测").counts.tolist() == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("models", [("old", "new"), ("new", "old"), ("b", "a"), ("1", "2"), ("9", "10")])
+def test_the_model_of_the_first_row_is_the_old_one(tmp_path, models):
+    """Whatever the names are; scores with a decimal comma are those with a point."""
+    lines = [
+        f"{model};{y};{score:.6f}"
+        for column, model in enumerate(models)
+        for y, score in zip(Y, SCORES[:, column], strict=True)
+    ]
+    options = {"target": "label", "scores": "score", "model": "model", "by_row": True}
+    for measure in ("auc", "f1"):
+        found = []
+        for decimal in ".,":
+            path = tmp_path / "long.csv"
+            text = "\n".join(["model;label;score", *lines, ""]).replace(".", decimal)
+            path.write_text(text, encoding="utf-8")
+            found.append(compare_predictions(path, measure=measure, decimal=decimal, generator=seed(), **options))
+        assert str(found[0]) == str(found[1])
+    a, b = (sklearn.metrics.roc_auc_score(Y, np.round(SCORES[:, column], 6)) for column in (1, 0))
+    comma = compare_predictions(path, measure="auc", decimal=",", **options)
+    assert comma.difference.estimate.item() == pytest.approx(a - b)
