@@ -11,10 +11,11 @@ from torch import Tensor
 
 from imbtorch.choosing.looks import at_look, level_to_draw, quantile_of_look
 from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
-from imbtorch.choosing.paired_scores import SCORE_MEASURES, compare_scores
+from imbtorch.choosing.paired_scores import compare_scores
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Measure, check_choice, check_square, ratio
+from imbtorch.deciding.curves import AREAS
 from imbtorch.intervals.draws import AGREE, DIFFER, Prior, Totals, chunks, gammas, worth_of_hits
 from imbtorch.intervals.intervals import (
     TOO_NARROW,
@@ -224,7 +225,7 @@ def paired_compare(
     at = None if looks is None and look is None else quantile_of_look(level, looks, look)
     if at is not None:
         level = level_to_draw(at)
-    if isinstance(measure, str) and measure in SCORE_MEASURES:
+    if isinstance(measure, str) and measure in AREAS:
         given = {"num_classes": num_classes, "higher_is_better": higher_is_better, "totals": totals}
         unused = [name for name, value in given.items() if value not in (None, 2, True, "drawn")]
         if unused:

@@ -11,17 +11,14 @@ from imbtorch.counting.arguments import check_tensor, checked_ids, spread
 from imbtorch.counting.clusters import BUCKETS
 from imbtorch.counts import ratio
 from imbtorch.deciding.curves import (
-    area,
+    AREAS,
     area_interval,
     average_precision,
-    average_precision_interval,
     histogram_of_ranks,
 )
 from imbtorch.deciding.ties import ROUNDING
 from imbtorch.intervals.draws import chunks, normal_quantile
 from imbtorch.intervals.intervals import Interval, quantiles, warn_of_large_cluster
-
-SCORE_MEASURES = ("auc", "average_precision")
 
 
 def compare_scores(
@@ -121,7 +118,7 @@ def compare_clusters(
         .view(-1, 2, size)
         for place, size in zip(places, sizes.tolist(), strict=True)
     ]
-    value, interval = (area, area_interval) if measure == "auc" else (average_precision, average_precision_interval)
+    value, interval = AREAS[measure]
     a, b = (interval(each, level, clusters=True) for each in counted)
     left = torch.stack([value(each.sum(0) - each) for each in counted])
     covariance = torch.cov(left[:, left.isfinite().all(0)])

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
-from imbtorch.choosing.paired_scores import SCORE_MEASURES, ranks
+from imbtorch.choosing.paired_scores import ranks
 from imbtorch.columns import Column, Rules, typed
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import checked_ids, computed_on_cpu, spread
 from imbtorch.counts import evaluated, ratio
-from imbtorch.deciding.curves import area, average_precision, histogram_of_ranks
+from imbtorch.deciding.curves import AREAS, histogram_of_ranks
 from imbtorch.intervals.draws import chunks, gammas, pooled_recall, student_quantile, worth_of_hits
 from imbtorch.intervals.intervals import Interval, check_draws, warn_of_large_cluster
 from imbtorch.measures.named import AveragedMeasure, Measured, measure_of_counts, measure_text
@@ -26,7 +26,6 @@ from imbtorch.suggestions import first_names
 from imbtorch.tables import Cell, Table
 from imbtorch.waiting import announced
 
-AREAS = {"auc": area, "average_precision": average_precision}
 CERTAIN = 1e6  # degrees of freedom with which Student's t is normal
 NO_INTERVAL = (
     "folds have no interval: their models share training samples, and no unbiased estimate of the variance exists "
@@ -320,7 +319,7 @@ def _check_runs(runs: Mapping[str, Sequence[Tensor]], least: int = 2) -> None:
 
 def _are_scores(runs: Mapping[str, Sequence[Tensor]], wanted: Sequence[Measured]) -> bool:
     """Return whether all measures need scores; raise if some do, or if the predictions are of the other kind."""
-    of_scores = [each for each in wanted if isinstance(each, str) and each in SCORE_MEASURES]
+    of_scores = [each for each in wanted if isinstance(each, str) and each in AREAS]
     if not of_scores:
         return False
     if len(of_scores) < len(wanted):
@@ -404,7 +403,7 @@ def _of_scores(
         warn_of_large_cluster("over_runs", number)
     # a pseudo-sample stands for a cluster
     worth = torch.stack([of_class.sum() / len(torch.unique(ids[of_class])) for of_class in (~positive, positive)])
-    areas = [AREAS[str(name)] for name in wanted]
+    areas = [AREAS[str(name)][0] for name in wanted]
 
     def values(place: Tensor, size: int, weight: Tensor, lumps: Tensor) -> Tensor:
         histogram = histogram_of_ranks(place + 1, positive, size + 2, weight)

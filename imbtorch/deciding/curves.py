@@ -333,3 +333,6 @@ def _with_ends(histogram: Tensor) -> Tensor:
 def _matrix_at(counts: Tensor, place: Tensor) -> Tensor:
     """Return the matrix ``[..., 2, 2]`` of counts ``[..., T, 2, 2]`` at an index ``[..., 1]``."""
     return torch.take_along_dim(counts, place.unsqueeze(-1).unsqueeze(-1), -3).squeeze(-3)
+
+
+AREAS = {"auc": (area, area_interval), "average_precision": (average_precision, average_precision_interval)}

@@ -18,10 +18,7 @@ from imbtorch.counts import rescaled_rows
 from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
 from imbtorch.deciding.adjustment_sweep import LogitAdjustmentSweep
 from imbtorch.deciding.curves import (
-    area,
-    area_interval,
-    average_precision,
-    average_precision_interval,
+    AREAS,
     histogram_of_ranks,
 )
 from imbtorch.deciding.sweep import ThresholdSweep
@@ -30,7 +27,6 @@ from imbtorch.metrics.rows import Row, shown
 from imbtorch.suggestions import first_names
 
 Task = Literal["binary", "multiclass", "multilabel"]
-AREAS = {"auc": (area, area_interval), "average_precision": (average_precision, average_precision_interval)}
 MOST_ROWS, MOST_SCORES = 5_000_000, 50_000_000  # up to which areas are exact
 LOW, ENOUGH = 0.3, 10  # area below which scores may be reversed, with so many positives
 DECIMALS = (1, 2, 3, 4)  # of probabilities that may have been rounded
