@@ -21,7 +21,6 @@ from imbtorch.predictions.sources import Arrays, Engine, Source, floats, single
 from imbtorch.suggestions import first_names
 from imbtorch.waiting import LOG
 
-IDS = re.compile(r"(.*_)?id|image|path", re.IGNORECASE)  # names of columns that tell which sample a row is
 BYTES = 100  # memory of a row that is paired by id
 ROLES = ("target", "again", "old", "new", "cluster")
 
@@ -111,13 +110,16 @@ def paired(
             raise ValueError("one source needs two columns of predictions, the old one first, or model=")
         names = {role: single(source, role, name) for role, name in roles.items() if name is not None}
     elif new is None:
-        source, names = _joined(*_split_models(source, columns["model"]), roles, columns["id"], by_row)
+        named = {**roles, "id": columns["id"], "model": columns["model"]}
+        wanted = {role: single(source, role, name) for role, name in named.items() if name is not None}
+        both = _split_models(source, wanted.pop("model"), list(wanted.values()))
+        source, names = _joined(*both, roles, columns["id"], by_row)
     else:
         if len(set(predicted)) > 1 and set(predicted) <= set(source.names):
             raise ValueError(f"the first source holds both {first_names(predicted)}; leave the second one out")
         other = opened(new, predicted[-1:], *reading, source)
         source, names = _joined(source, other, roles, columns["id"], by_row)
-    source.called |= {name: role for role, name in names.items()}
+    source.called |= {name: "target of new" if role == "again" else role for role, name in names.items()}
     if columns["scores"] is not None:
         return _of_scores(source, names, rules, None if measure in AREAS else threshold, columns["id"])
     found = source.counted([names[role] for role in ROLES if role in names])[0]
@@ -201,12 +203,12 @@ def _codes(classes: Classes, column: Column, role: str) -> Array:
 
 def _check_targets(target: Array, again: Array, times: Array | None, names: Sequence[str], id: str | None) -> None:
     """Raise unless both sources have the same targets."""
-    wrong = (target != again) & (target >= 0)
+    wrong = (target != again) & (np.minimum(target, again) >= 0)
     if wrong.any():
         place = int(wrong.argmax())
         number, rows = (wrong.sum(), len(wrong)) if times is None else (times[wrong].sum(), times.sum())
         remedy = "" if id else "; if the rows are in another order, pair them by id= (--id)"
-        both = [names[each[place]] if each[place] >= 0 else "" for each in (target, again)]
+        both = [names[each[place]] for each in (target, again)]
         raise ValueError(
             f"the targets of both models differ in {number:.15g} of {rows:.15g} rows, such as {both[0]!r} and "
             f"{both[1]!r}{remedy}"
@@ -216,44 +218,48 @@ def _check_targets(target: Array, again: Array, times: Array | None, names: Sequ
 # --- pairs ------------------------------------------------------------------------------------------------------------
 
 
-def _split_models(source: Source, model: str) -> tuple[Source, Source]:
+def _split_models(source: Source, name: str, wanted: Sequence[str]) -> tuple[Source, Source]:
     """Split a long source into those of two models."""
-    name = single(source, "model", model)
     column = source.counted([name])[0][name]
     levels = [column.levels[int(at)] for at in dict.fromkeys(column.codes.tolist())]  # groups have no order
     if len(levels) != 2:
         raise ValueError(f"model must name two models, but column {name!r} holds {first_names(list(map(str, levels)))}")
-    found = _relation(source, None)
+    found = _relation(source, None, [name, *wanted])
     old = found.first(name)
     (new,) = (level for level in levels if level != old)
     return found.where(name, old), found.where(name, new)
 
 
-def _relation(source: Source, like: Source | None) -> Any:
-    """Return columns as a DuckDB relation, which pairs rows."""
+def _relation(source: Source, like: Source | None, wanted: Sequence[str]) -> Any:
+    """Return columns as a DuckDB relation, which pairs rows; in memory those that are wanted, or look like ids."""
     from imbtorch.predictions.files import in_memory
 
     if isinstance(source, Arrays):
-        return in_memory(source.columns, like)
+        return in_memory({name: source.columns[name] for name in source.names if name in wanted or _is_id(name)}, like)
     if isinstance(source, Engine):
         raise ValueError("rows of an engine have no order; join both models into one frame by id, and name two columns")
     return source
+
+
+def _is_id(name: str) -> bool:
+    """Return whether a column tells which sample a row is, by its name."""
+    return re.fullmatch(r"(.*_)?id|image|path", name, re.IGNORECASE) is not None
 
 
 def _joined(
     old: Source, new: Source, roles: Mapping[str, str | None], id: str | None, by_row: bool
 ) -> tuple[Source, dict[str, str]]:
     """Return one source with the paired rows of two, and its columns by role."""
-    one = _relation(old, None)
-    other = _relation(new, one)
     own = [role for role in ("target", "old", "cluster") if roles[role] is not None]
     first = {role: single(old, role, roles[role]) for role in own}
     second = {"new": single(new, "new", roles["new"])}
     if roles["target"] in new.names or id is None:
         second["again"] = single(new, "target", roles["target"])
     if id is None:
-        keys = [] if by_row else [name for name in old.names if IDS.fullmatch(name) and name in new.names]
+        keys = [] if by_row else [name for name in old.names if _is_id(name) and name in new.names]
     else:
         keys = list({single(each, "id", id) for each in (old, new)})
         LOG.warning("imbtorch: pairing rows by %r keeps all ids in memory, about %d bytes a row", id, BYTES)
+    one = _relation(old, None, [*first.values(), *keys])
+    other = _relation(new, one, [*second.values(), *keys])
     return one.paired(other, first, second, keys, id is not None), {role: role for role in (*first, *second)}

@@ -50,6 +50,7 @@ FOREIGN = {
 }
 ENCODINGS = ("utf-8", "latin-1", "utf-16")
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+ROW = "'row ' || (row_number() OVER () - 1)"  # SQL
 HEAD, HEAD_LINES = 1_000_000, 100  # bytes and lines in which the head of a file must end
 
 
@@ -76,11 +77,12 @@ def duckdb() -> Any:
 
 @dataclass
 class Relation(Source):
-    """DuckDB relation: it groups there, and hands out batches."""
+    """DuckDB relation: it groups there, and hands out batches; ``row`` is SQL for a text that names a row."""
 
     relation: Any
     decimal: str = "."
     connection: Any = None
+    row: str = ""
 
     @cached_property
     def names(self) -> list[str]:
@@ -132,6 +134,14 @@ class Relation(Source):
         first = selected.project(f"len({quoted(name)})").limit(1).fetchall()
         return int(first[0][0]) if first else None
 
+    def find(self, name: str, level: Any) -> str:
+        """Return a text that says where a level occurs first."""
+        if not self.row:
+            return ""
+        named = self.relation.project(f"{self.row} AS r, {quoted(name)} AS x")
+        found = named.filter(f"x IS NOT DISTINCT FROM {_value(level)}").limit(1).fetchall()
+        return f" in {found[0][0]}" if found else ""
+
     def first(self, name: str) -> Any:
         """Return the value in the first row, which groups do not tell."""
         return self._select([name]).limit(1).fetchall()[0][0]
@@ -159,12 +169,13 @@ class Relation(Source):
             old = columns(self, first)
             if by_id:
                 _check_ids(query, keys[0])
-                both = "imbtorch_old AS o JOIN imbtorch_new AS n USING (key0)"
+                both, row = "imbtorch_old AS o JOIN imbtorch_new AS n USING (key0)", "'the row with id ' || key0"
             else:
-                both = "imbtorch_old AS o POSITIONAL JOIN imbtorch_new AS n"
+                both, row = "imbtorch_old AS o POSITIONAL JOIN imbtorch_new AS n", ROW
                 _check_order(query, both, keys)
             cells = [f"o.{quoted(role)}" for role in first] + [f"n.{quoted(role)}" for role in second]
-            return Relation(query(f"SELECT {', '.join(cells)} FROM {both}"), decimal=self.decimal)
+            cells += ["key0"] if by_id else []
+            return Relation(query(f"SELECT {', '.join(cells)} FROM {both}"), decimal=self.decimal, row=row)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -240,9 +251,14 @@ def _cause(text: str) -> str:
 def in_memory(columns: Mapping[str, Any], like: Any) -> Relation:
     """Return columns in memory as a relation that can be joined with another one."""
     arrow = importlib.import_module("pyarrow")
-    connection = getattr(like, "connection", None) or duckdb().connect()
-    table = arrow.table({name: as_array(name, each).tolist() for name, each in columns.items()})
-    return Relation(connection.from_arrow(table), connection=connection)
+    connection, held = getattr(like, "connection", None) or duckdb().connect(), {}
+    for name, each in columns.items():
+        values = as_array(name, each).tolist()
+        try:  # NaN among texts is no text
+            held[name] = arrow.array([None if value != value else value for value in values])
+        except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
+            raise TypeError(f"column {name!r} must hold values of one type: {error}; convert them") from None
+    return Relation(connection.from_arrow(arrow.table(held)), connection=connection, row=ROW)
 
 
 class Reader(NamedTuple):
@@ -303,10 +319,9 @@ class Files(Relation):
     def find(self, name: str, level: Any) -> str:
         """Return a text that says where a level occurs first."""
         for path in self.paths:
-            numbered = self._select([name], [path]).project(f"row_number() OVER () - 1 AS r, {quoted(name)} AS x")
-            found = numbered.filter(f"x IS NOT DISTINCT FROM {_value(level)}").limit(1).fetchall()
+            found = Relation(self._select([name], [path]), row=ROW).find(name, level)
             if found:
-                return f" in row {found[0][0]}" + f" of {path}" * (len(self.paths) > 1)
+                return found + f" of {path}" * (len(self.paths) > 1)
         return ""
 
     # --- heads --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, r
 from imbtorch.counting.clusters import cluster_ids
 from imbtorch.deciding.scores import Task, check_scores
 from imbtorch.metrics.shared_result import checked_names
-from imbtorch.predictions.sources import Arrays, Batch, Source, as_array, by_class, chosen, floats, id_of, single
+from imbtorch.predictions.sources import Arrays, Batch, Source, by_class, chosen, floats, id_of, single
 from imbtorch.suggestions import first_names
 
 MOST_GROUPS = 1000  # groups of samples
@@ -59,10 +59,11 @@ def from_arrays(argument: str, preds: Any, target: Any, more: Mapping[str, Any])
         if table is None and hasattr(value, "columns") and hasattr(value, "to_numpy"):
             table = {label: value[label] for label in value.columns}
         if table is None:
-            array = as_array(name, value)
+            source.columns[name], source.called[name] = value, name
+            array = source.array(name)
             if not (split and array.ndim > 1):
-                source.columns[name], source.called[name] = value, name
                 return {"": name}
+            del source.columns[name]
             if array.ndim > 2 or array.shape[1] < 2:
                 remedy = f"; pass {name}[:, 0]" if array.ndim == 2 else ""
                 shape = list(array.shape)
@@ -79,13 +80,13 @@ def from_arrays(argument: str, preds: Any, target: Any, more: Mapping[str, Any])
     of_target = add("target", target, True)
     of_preds = add(argument, preds, list(of_target) != [""])
     names = {name: add(name, value, False)[""] for name, value in more.items()}
-    arrays = [as_array(argument, source.columns[each]) for each in of_preds.values()]
+    arrays = [source.array(each) for each in of_preds.values()]
     labels, alone = list(of_target) != [""], list(of_preds) == [""]
     scored = argument == "scores" or any(each.dtype.kind == "f" for each in arrays)
     if not labels and argument == "preds":
         scored = scored or not alone or arrays[0].ndim == 2
         if scored and alone and arrays[0].ndim == 1:
-            scored = not _are_classes(arrays[0], as_array("target", target))
+            scored = not _are_classes(arrays[0], source.array("target"))
     return Given(source, of_target, of_preds, scored, argument, names)
 
 

@@ -56,6 +56,7 @@ class Arrays(Source):
     """Columns in memory."""
 
     columns: dict[str, Any]
+    _arrays: dict[str, Array] = field(default_factory=dict)  # columns that were converted
     _read: dict[str, Column] = field(default_factory=dict)  # columns that were read
 
     @property
@@ -63,9 +64,15 @@ class Arrays(Source):
         """Names of all columns."""
         return list(self.columns)
 
+    def array(self, name: str) -> Array:
+        """Return a column as an array; it is converted once."""
+        if name not in self._arrays:
+            self._arrays[name] = as_array(self.call(name), self.columns[name])
+        return self._arrays[name]
+
     def _column(self, name: str) -> Column:
         if name not in self._read:
-            self._read[name] = column_of(self.call(name), self.columns[name])
+            self._read[name] = column_of(self.call(name), self.columns[name], self.array(name))
         return self._read[name]
 
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
@@ -75,7 +82,7 @@ class Arrays(Source):
     def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
         """Yield all rows at once."""
         columns = {name: self._column(name) for name in keys}
-        arrays = {name: as_array(self.call(name), self.columns[name]) for name in values}
+        arrays = {name: self.array(name) for name in values}
         codes = {name: each.codes for name, each in columns.items()}
         rows = [(self.call(name), len(each)) for name, each in {**codes, **arrays}.items()]
         for called, number in rows:
@@ -86,7 +93,7 @@ class Arrays(Source):
 
     def width(self, name: str) -> int | None:
         """Return the number of values in each row of a column of lists."""
-        found = as_array(name, self.columns[name])
+        found = self.array(name)
         return found.shape[1] if found.ndim == 2 else None
 
 
@@ -130,15 +137,19 @@ def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str
     def listed(name: str) -> list[Any]:
         return list(table[name].to_list() if hasattr(table[name], "to_list") else table[name].to_pylist())
 
-    columns = {name: column_of(source.call(name), listed(name)) for name in dict.fromkeys(keys)}
+    grouped = Arrays({name: listed(name) for name in dict.fromkeys(keys)}, called=source.called)
+    columns = {name: grouped._column(name) for name in grouped.names}
     times = np.array(listed(ROWS), dtype=np.float64)
     if not len(times):
         raise ValueError("there are no rows, so there is nothing to report")
     if len(times) > MOST_GROUPS:
         most = max(columns, key=lambda name: len(columns[name].levels))
+        remedy = "it looks like an id, not like classes; name another column"
+        if source.called.get(most) == "cluster":
+            remedy = "report parts of the rows, such as one file or one year each, and add them by imbtorch merge"
         raise ValueError(
-            f"{source.call(most)} ({most}) has more than {MOST_GROUPS:,} different values beside the other "
-            "columns; it looks like an id, not like classes; name another column"
+            f"{source.call(most)} ({most}) has more than {MOST_GROUPS:,} different values beside the other columns; "
+            f"{remedy}"
         )
     uncounted = "which floating numbers cannot count; report parts and merge them"
     if times.sum() >= EXACT:
@@ -226,9 +237,9 @@ def floats(called: str, given: Array, start: int) -> Array:
     return found
 
 
-def column_of(name: str, given: Any) -> Column:
+def column_of(name: str, given: Any, values: Array) -> Column:
     """Find the different values of a column; raise for none, several columns, and values that cannot be compared."""
-    order, values = _order(given), as_array(name, given)
+    order = _order(given)
     if values.ndim != 1:
         raise ValueError(f"{name} must be one column, [N], got the shape {list(values.shape)}")
     if not len(values):

@@ -78,6 +78,38 @@ def test_all_layouts_give_the_comparison_of_arrays(tmp_path):
             assert getattr(found, name).item() == pytest.approx(getattr(expected, name).item()), number
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frames", "pandas"])
+@pytest.mark.parametrize(("broken", "role"), [("label", "target of new"), ("pred", "new")])
+def test_errors_name_the_first_row_or_id_without_a_value(kind, broken, role, tmp_path):
+    """Of frames of pandas NaN stands for the missing text; columns that nobody named may hold anything."""
+    sources = []
+    for name, values in (("old", ["a", "b", "a", "b"]), ("new", ["a", "b", None, None])):
+        columns = {"image": [3, 1, 4, 2], "label": ["a", "b", "a", "b"], "pred": ["a", "b", "b", "b"], "odd": [1] * 4}
+        columns[broken] = values
+        if kind == "csv":
+            cells = {key: ["" if each is None else each for each in some] for key, some in columns.items()}
+            sources.append(text(tmp_path / f"{name}.csv", **cells))
+        elif kind == "parquet":
+            sources.append(parquet(tmp_path / f"{name}.parquet", **columns))
+        else:
+            frame = columns | {"odd": [{}, [], "a", 1]}
+            pandas = pytest.importorskip("pandas", reason="needs pandas") if kind == "pandas" else None
+            sources.append(frame if pandas is None else pandas.DataFrame(frame).fillna(float("nan")))
+    given = {"measure": "accuracy", "target": "label", "preds": "pred"}
+    with pytest.raises(ValueError, match=rf"^{role} has no value in row 2 \(2 of 4 rows\)"):
+        compare_predictions(*sources, **given)
+    with pytest.raises(ValueError, match=rf"^{role} has no value in the row with id [42] \(2 of 4 rows\)"):
+        compare_predictions(*sources, **given, id="image")
+    found = compare_predictions(*sources, **given, missing="drop").difference.estimate.item()
+    assert found == 0  # both models are right in the rows that are left
+
+
+def test_columns_of_mixed_types_are_named():
+    mixed = {"label": ["a", "b", 3], "pred": ["a", "b", "a"]}
+    with pytest.raises(TypeError, match="column 'label' must hold values of one type"):
+        compare_predictions(mixed, mixed, measure="accuracy", target="label", preds="pred")
+
+
 @pytest.mark.parametrize("measure", ["auc", "average_precision", "f1"])
 @pytest.mark.parametrize("cluster", [None, "patient"])
 def test_scores_are_compared_by_areas_or_at_a_threshold(measure, cluster, tmp_path):

@@ -149,6 +149,8 @@ def test_too_many_groups_stop_with_the_name_of_the_column(engine, frames, monkey
         monkeypatch.setattr(module, "MOST_GROUPS", 20)
     with pytest.raises(ValueError, match=r"target \(score\) has more than 20 different values.*like an id"):
         imbtorch.report(frames(engine), target="score", preds="text_pred")
+    with pytest.raises(ValueError, match=r"cluster \(patient\) has more than 20 .* add them by imbtorch merge"):
+        imbtorch.report(frames(engine), target="text", preds="text_pred", cluster="patient")
 
 
 @pytest.mark.parametrize("engine", ["polars lazy", "duckdb", "ibis"])
