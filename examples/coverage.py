@@ -498,7 +498,7 @@ def passed(sets: int, sizes: tuple[int, ...], measure: str, margin: float, name:
 PLANNED = [((9000, 1000), "BA"), *product(((1900, 100), (1600, 400)), OVER_SEEDS)]
 
 
-@table("looks", "samples, measure | one of 20 looks, planned, last look, equal planned, equal last", PLANNED, 100)
+@table("looks", "samples, measure | one of 20 looks, planned, last look, equal planned, equal last", PLANNED, 400)
 def looks(sets: int, sizes: tuple[int, ...], measure: str) -> list[float]:
     """Share of sets that call a model not worse at one of 20 growing sizes: each look alone, by a plan, at the last.
 

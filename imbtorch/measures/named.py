@@ -67,9 +67,13 @@ class AveragedMeasure:
         """Return the name with the arguments and the average, such as ``recall (binary)``."""
         own = defaults_of(self.function) if self.traits.key else {}
         given = [f"{name}={value}" for name, value in self.arguments.items() if _is_new(value, own.get(name))]
-        averaged = self.average in allowed_averages(self.traits, self.counting) or self.counting.task == "multilabel"
-        details = given + [self.average] * averaged
+        details = given + [self.average] * self.is_averaged
         return f"{self.name} ({', '.join(details)})" if details else self.name
+
+    @property
+    def is_averaged(self) -> bool:
+        """True if :attr:`average` tells how values of classes or labels become one."""
+        return self.average in allowed_averages(self.traits, self.counting) or self.counting.task == "multilabel"
 
     @property
     def needs_matrix(self) -> bool:

@@ -19,7 +19,7 @@ from imbtorch.metrics.rows import Row, Snapshot
 from imbtorch.reports.readings import FEW_CLASSES, Readings
 
 FORMAT = "imbtorch report"
-SCHEMA = 2  # version of the files; 1 (imbtorch 0.5) held all values and the table as well
+SCHEMA = 2  # version of the files
 
 
 def text_of_file(
@@ -155,12 +155,7 @@ def arguments_of_file(data: Mapping[str, Any]) -> dict[str, Any]:
     settings = dict(data["settings"])
     for kind in ("measures", "per_class"):
         if settings[kind] is not None:
-            named = {key: each for key, each in settings[kind].items() if each["name"] is not None}  # 0.5 kept others
-            settings[kind] = {key: _measure(each) for key, each in named.items()}
-    known = {*settings["measures"], *(settings["per_class"] or {})}
-    settings["intervals"] = [name for name in settings["intervals"] if name.partition("/")[0] in known]
-    if settings["per_group"] is not None:
-        settings["per_group"] = [key for key in settings["per_group"] if key in known]
+            settings[kind] = {key: _measure(each) for key, each in settings[kind].items()}
     if not isinstance(settings["threshold"], float):
         settings["threshold"] = torch.tensor(settings["threshold"], dtype=torch.float64)
     return settings | {"class_names": data["class_names"]}

@@ -67,11 +67,12 @@ class ReportResult(Result):
     def signature(self) -> str:
         """Version, task, number of samples, settings and a hash of the counts, in one line.
 
-        Two results with the same signature have the same counts, in the same order of classes.
+        Two results with the same signature have the same counts, in the same order of classes. A threshold is named
+        unless it is 0.5, or classes were counted.
 
         >>> from imbtorch import report
         >>> report(preds=["cat", "dog", "dog"], target=["cat", "dog", "cat"]).signature.partition(" | ")[2]
-        'multiclass, 2 classes | 3 samples | threshold 0.5 | counts b98406b6'
+        'multiclass, 2 classes | 3 samples | counts b98406b6'
         """
         counting, counts = self._settings.counting, self._at.whole.counts
         actual = margins(counts).actual
@@ -81,7 +82,8 @@ class ReportResult(Result):
             f"imbtorch {self._version}",
             f"{counting.task}, {counting.size} {'labels' if counting.num_labels else 'classes'}",
         ]
-        parts += [f"{samples:.10g} samples", f"threshold {', '.join(f'{limit:.10g}' for limit in limits)}"]
+        parts.append(f"{samples:.10g} samples")
+        parts += [f"threshold {', '.join(f'{limit:.10g}' for limit in limits)}"] * (set(limits) != {0.5})
         parts += ["weighted"] * counting.weighted
         parts += [] if counting.ignore_index is None else [f"ignore_index {counting.ignore_index}"]
         shares = self._at.prevalence
@@ -257,7 +259,7 @@ class ReportResult(Result):
         uneven = f"intervals: {largest} of the samples; {TOO_NARROW}" if largest else ""
         return Table(
             {kind: found for kind, found in blocks.items() if found},
-            tuple(filter(None, [baseline, uneven, RULE if blocks["rule"] else "", *self._notes])),
+            tuple(filter(None, [_means(settings), baseline, uneven, RULE if blocks["rule"] else "", *self._notes])),
             printed={"group": FEW},
         )
 
@@ -323,6 +325,15 @@ def _cells(rows: Mapping[Row, Any]) -> dict[Row, Cell]:
             low, high = (float(rows.get(replace(row, bound=end), nan)) for end in ENDS)
             cells[row] = Cell(float(value), low, high)
     return cells
+
+
+def _means(settings: Readings) -> str:
+    """Return a text that says which values are means over the classes or labels, or those of the positive class."""
+    kind = "binary" if settings.counting.task == "binary" else "macro"
+    names = [key for key, each in settings.measures.items() if each.is_averaged and each.average == kind]
+    whole = "labels" if settings.counting.task == "multilabel" else "classes"
+    of = f"of {settings.class_names[-1]!r}" if kind == "binary" else f"mean over the {whole} (macro)"
+    return f"{', '.join(names)}: {of}" if names else ""
 
 
 def _worst_first(

@@ -150,11 +150,12 @@ def test_table_of_classes(state):
             assert lines[index][:end].endswith(f" {cell}")
     assert lines[3] == ""
     assert max(map(len, lines)) <= 100
-    start = next(index for index, line in enumerate(lines) if line.startswith("Baseline"))
-    lines, last = lines[:start], " ".join(map(str.strip, lines[start:]))
+    means, start = (at for at, line in enumerate(lines) if line.startswith("- "))
+    assert lines[means] == "- iam, cba, precision, recall, f1: mean over the classes (macro)"
+    lines, last = lines[: means - 1], " ".join(map(str.strip, lines[start:]))
     assert last.count(", ") == 8
     assert last.startswith(
-        f"Baseline: always predicting {names[int(torch.bincount(data('multiclass')[1]).argmax())]!r}: iam "
+        f"- Baseline: always predicting {names[int(torch.bincount(data('multiclass')[1]).argmax())]!r}: iam "
     )
     assert lines[4].split() == ["measure", "all"]
     overall = {line.split()[0]: line.split()[1] for line in lines[5:]}
