@@ -498,7 +498,7 @@ def passed(sets: int, sizes: tuple[int, ...], measure: str, margin: float, name:
 PLANNED = [((9000, 1000), "BA"), *product(((1900, 100), (1600, 400)), OVER_SEEDS)]
 
 
-@table("looks", "samples, measure | one of 20 looks, planned, last look, equal planned, equal last", PLANNED, 400)
+@table("looks", "samples, measure | one of 20 looks, planned, last look, equal planned, equal last", PLANNED, 1000)
 def looks(sets: int, sizes: tuple[int, ...], measure: str) -> list[float]:
     """Share of sets that call a model not worse at one of 20 growing sizes: each look alone, by a plan, at the last.
 
@@ -1813,7 +1813,7 @@ RATES = {  # other columns: what a reader wants of them
     "the same, corrected": ("epochs", "corrected bias"),
     "bias of the gain of a threshold": ("thresholds", "gain bias"),
     "the same, IAM, nothing to gain": ("no_gain", "gain bias"),
-    "bias of the gain of tau, points": ("gains", "corrected bias"),
+    "bias of the gain of tau, percent": ("gains", "corrected bias"),
 }
 ONLY = {"promises": ("sure", "0.9"), "no_gain": ("measure", "iam")}
 

@@ -32,7 +32,7 @@ class Classifier(lightning.LightningModule):
         self.sweep.update(logits, batch[1])
 
     def on_validation_epoch_end(self):
-        self.log_dict(self.val)  # val_balanced_accuracy, val_recall, val_iam, ...
+        self.log_dict(self.val)  # val_balanced_accuracy, val_recall, ...
         self.log_dict(self.sweep)  # val_best_threshold, val_best_value; sets self.sweep.rule, which checkpoints hold
 
     def test_step(self, batch, batch_idx):

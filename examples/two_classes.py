@@ -25,7 +25,7 @@ sweep.update(val, torch.from_numpy(y_val))
 print(sweep.table())
 peer = TunedThresholdClassifierCV(model, scoring="balanced_accuracy", cv="prefit", refit=False).fit(x_val, y_val)
 
-torch.manual_seed(0)  # of the intervals
+torch.manual_seed(0)  # intervals are drawn
 names = ["recall", "precision", "balanced_accuracy", "f1"]
 for rule, preds in {"0.5": test > 0.5, "chosen": sweep.rule(test), "scikit-learn": peer.predict(x_test)}.items():
     found = imbtorch.report(preds=preds, target=y_test, measures=names, intervals=["f1"])

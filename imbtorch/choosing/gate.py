@@ -70,7 +70,7 @@ class Gate:
         if looks is None and look is None:
             if path is not None:
                 raise ValueError("--looks-file records looks that --looks and --look plan; pass both")
-            return interval, "for one look at the samples"
+            return interval, "tested once"
         of_data = digest(*self.notes, f"{float(interval.estimate):.12g}")
         file = None if path is None else LooksFile(path, {**settings, "margin": self.margin, "looks": looks})
         information = (2 * normal_quantile(LEVEL) / float(interval.high - interval.low)) ** 2
@@ -109,15 +109,15 @@ class Gate:
         while not decides(most):
             most *= 2
             if most > MOST:
-                return [f"With these shares {MOST:,} times as many samples would not decide either."]
+                return [f"At these class shares {MOST:,} times as many samples would not decide either."]
         least = most / 2
         for _ in range(4):
             middle = math.sqrt(least * most)
             least, most = (least, middle) if decides(middle) else (middle, most)
         name, number = self.rarest
         return [
-            f"With these shares some {math.ceil(most * number):,} samples of {name}, the rarest class, would decide; "
-            f"here are {number:,}."
+            f"At these class shares some {math.ceil(most * number):,} samples of {name}, the rarest class, would "
+            f"decide; here are {number:,}."
         ]
 
 

@@ -99,9 +99,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.set_defaults(run=_report)
     one.add_argument("file", nargs="+", help="files, folders, or a glob in quotes")
-    one.add_argument("--target", required=True, metavar="COLUMNS", help="true classes; of labels columns of 0 and 1")
+    one.add_argument("--target", required=True, metavar="COLUMNS", help="true classes; multilabel: columns of 0 and 1")
     predicted = one.add_mutually_exclusive_group(required=True)
-    predicted.add_argument("--preds", metavar="COLUMNS", help="predicted classes; of labels a column each")
+    predicted.add_argument("--preds", metavar="COLUMNS", help="predicted classes; multilabel: a column each")
     predicted.add_argument(
         "--scores", metavar="COLUMNS", help="scores of the positive class, or of all classes, as in 'p_*'"
     )
@@ -118,9 +118,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SHARES",
         help="class shares of the population, in the order of the classes or by name, as in 999,1 or ok=999,fraud=1",
     )
-    one.add_argument("--measures", type=_names, metavar="NAMES", help="measures, as in iam,mcc")
+    one.add_argument(
+        "--measures", type=_names, metavar="NAMES", help="measures, as in iam,mcc; an unknown name lists all"
+    )
     one.add_argument("--intervals", action="store_true", help="add the 95%% intervals of all measures")
-    one.add_argument("--rule", metavar="MEASURE", help="choose a threshold, or with --prior a logit adjustment, for it")
+    one.add_argument("--rule", metavar="MEASURE", help="choose a threshold (with --prior a logit adjustment) for it")
     one.add_argument(
         "--prior", type=_shares, metavar="SIZES", help="training samples of each class in their order, as in 900,90,10"
     )
@@ -143,8 +145,8 @@ def _parser() -> argparse.ArgumentParser:
         "more than the margin or no prediction differs, 1 if they are worse, 3 if these samples do not decide, 2 for "
         "an error. Two JSON files of 'imbtorch report --json' are compared as independent samples. The verdict holds "
         "for one test, at a number of samples that you fixed before: of models that are worse by exactly the margin "
-        "some 5% pass one test, but up to 20% pass one of 20 tests of a growing sample. If samples keep coming, plan "
-        "the looks by --looks 20, and pass --look 1, --look 2, ... with all samples so far: together they err "
+        "at most some 6% pass one test, but up to 20% pass one of 20 tests of a growing sample. If samples keep "
+        "coming, plan the looks by --looks 20, and pass --look 1, --look 2, ... with all samples so far: together they err "
         "like one test.",
     )
     two.set_defaults(run=_compare)
@@ -158,12 +160,14 @@ def _parser() -> argparse.ArgumentParser:
         "--scores", nargs="+", metavar="COLUMN", help="column of scores of the positive class; of one file two"
     )
     two.add_argument("--threshold", type=float, default=0.5, help="score above which 1 is predicted")
-    two.add_argument("--model", metavar="COLUMN", help="column that names the model of each row of one long file")
+    two.add_argument(
+        "--model", metavar="COLUMN", help="column of the model of each row of a long file; the first row's is old"
+    )
     two.add_argument("--id", metavar="COLUMN", help="column that pairs the rows; by default their order")
-    two.add_argument("--by-row", action="store_true", help="pair rows by order although their ids differ")
+    two.add_argument("--by-row", action="store_true", help="pair by order although a column of ids differs")
     _add_reading(two)
     two.add_argument("--measure", required=True, help="measure to compare, such as balanced_accuracy, or auc")
-    two.add_argument("--margin", type=float, required=True, help="loss that does not count, such as .01")
+    two.add_argument("--margin", type=float, required=True, help="loss that is still accepted, such as .01")
     two.add_argument(
         "--looks", type=int, metavar="N", help="number of looks at growing samples, planned before the first"
     )

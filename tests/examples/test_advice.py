@@ -223,9 +223,9 @@ def test_the_last_epoch_is_as_good_as_its_study_says(name):
     assert advice()[name][0] == LAST_EPOCH[found]
 
 
-LAST_EPOCH = {  # how README says what the last epoch is, compared with the best one
-    "equal": "no loss",
-    "better for IAM": "no loss; better for IAM",
-    "under a point": "unclear; loses under a point",
+LAST_EPOCH = {  # how README says what the last epoch loses, compared with the best one
+    "equal": "none",
+    "better for IAM": "none; gains IAM",
+    "under a point": "unclear, under a point",
     "open": "unclear",
 }

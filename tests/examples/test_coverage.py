@@ -255,3 +255,101 @@ def test_the_page_names_every_weak_cell(coverage):
                     if key.startswith("covered") and value and float(value) < 0.9:
                         (line,) = (line for line in page.splitlines() if line.startswith(f"| {path.stem} |"))
                         assert f"{key[8:]} {float(value):.3f}".strip() in line
+
+
+def cells_of(file, column, **chosen):
+    """Values of a column in the rows of a file that have the given values."""
+    with (SCRIPT.parent / "simulated" / f"{file}.csv").open(encoding="utf-8", newline="") as rows:
+        some = [row for row in csv.DictReader(rows) if all(row[name] in values for name, values in chosen.items())]
+    found = np.array([float(row[column]) for row in some if row[column]])
+    assert len(found), chosen
+    return found
+
+
+F1_OF_300 = {"samples": ["300"], "measure": ["f1"], "scores": ["normal"]}
+RARE_ALONE = {"measure": ["BA"], "disagreement": ["in rare classes alone"]}
+QUOTED = [  # page, what it says, and the figures in its order
+    (
+        "choices",
+        "| error of the corrected value, at most (G-mean: see below) | {:.3f} | {:.3f} |",
+        lambda: [np.abs(cells_of("epochs", f"{name}corrected bias")).max() for name in ("", "worst ")],
+    ),
+    (
+        "choices",
+        "| its 95% interval covers the true value | {:.2f} or more | {:.2f} |",
+        lambda: [cells_of("epochs", f"covered {name}").min() for name in ("mean", "least")],
+    ),
+    (
+        "choices",
+        "is among the indistinguishable ones | {:.2f} or more | {:.2f} (",
+        lambda: [cells_of("epochs", name).min() for name in ("best among", "least best among")],
+    ),
+    (
+        "choices",
+        "| the shortfall holds | {:.2f} or more | {:.2f} |",
+        lambda: [cells_of("epochs", name).min() for name in ("within limit", "least within limit")],
+    ),
+    (
+        "intervals",
+        "in {:.0%} of test sets on average and in {:.0%} in the worst case; ",
+        lambda: [
+            summary(cells_of("intervals", column, K=["2"], measure=["balanced accuracy"], method=["imbtorch"]))
+            for column, summary in (("mean", np.mean), ("least", np.min))
+        ],
+    ),
+    (
+        "intervals",
+        "a percentile bootstrap in {:.0%} and {:.0%} (",
+        lambda: [
+            summary(cells_of("intervals", column, K=["2"], measure=["balanced accuracy"], method=["percentile"]))
+            for column, summary in (("mean", np.mean), ("least", np.min))
+        ],
+    ),
+    (
+        "intervals",
+        "differences of two models in {:.2f} to {:.1f}, on average in {:.2f}.",
+        lambda: [
+            summary([*cells_of("paired_scores", "covered AUC"), *cells_of("paired_scores", "covered AP")])
+            for summary in (np.min, np.max, np.mean)
+        ],
+    ),
+    (
+        "rules",
+        "F1 by {:.2f}, {:.2f} and {:.2f} with 10, 20 and 50 positives of 300",
+        lambda: [
+            cells_of("thresholds", "logged bias", positives=[number], **F1_OF_300).item()
+            for number in ("10", "20", "50")
+        ],
+    ),
+    (
+        "recipes",
+        "covered the truth in {:.0%} to {:.0%} of sets for [pixels]",
+        lambda: [summary(cells_of("images", "independent IoU")) for summary in (np.min, np.max)],
+    ),
+    ("recipes", "and in as few as {:.0%} for [patients]", lambda: [cells_of("clusters", "independent BA").min()]),
+    (
+        "predictions",
+        "by exactly the margin passes in {:.0%} to {:.0%} of the test sets",
+        lambda: [summary(cells_of("gate", "not worse", measure=["BA"])) for summary in (np.min, np.max)],
+    ),
+    (
+        "predictions",
+        "in {:.0%} of sets with 20 rare samples, in {:.0%} with 75.",
+        lambda: [cells_of("gate", "equal", samples=[sizes], **RARE_ALONE).item() for sizes in ("580 20", "1425 75")],
+    ),
+    (
+        "predictions",
+        "passes in {:.0%} to {:.0%} of sets with 20 rare samples, and in {:.0%} to {:.0%} of",
+        lambda: [
+            summary(cells_of("gate", "no loss not worse", measure=["BA"], samples=[sizes]))
+            for sizes in ("580 20", "2850 150")
+            for summary in (np.min, np.max)
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("page", "text", "figures"), QUOTED, ids=range(len(QUOTED)))
+def test_pages_quote_what_was_simulated(page, text, figures):
+    said = " ".join((SCRIPT.parent / f"{page}.md").read_text(encoding="utf-8").split())
+    assert text.format(*figures()) in said

@@ -173,7 +173,7 @@ def test_undecided_says_if_no_number_would_decide(old, tmp_path, capsys):
     won = np.flatnonzero((TARGET != PREDS) & (TARGET > 0))[0]
     new[won] = TARGET[won]  # one sample is lost and one is won
     assert compare(old, write(tmp_path / "new.csv", new), measure="accuracy", margin="0") == 3
-    assert "With these shares 1,024 times as many samples would not decide either." in capsys.readouterr().out
+    assert "At these class shares 1,024 times as many samples would not decide either." in capsys.readouterr().out
 
 
 def test_lower_values_of_a_loss_are_better(old, tmp_path, capsys):
@@ -483,7 +483,7 @@ def test_a_plan_of_looks_is_kept_in_a_file(growing, tmp_path, capsys):
 
 def test_a_verdict_without_a_plan_holds_for_one_look(growing, capsys):
     gate(growing(900)[0])
-    assert "(for one look at the samples)" in capsys.readouterr().out
+    assert "(tested once)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
