@@ -158,16 +158,15 @@ def _of_scores(
         codes = {role: _codes(classes, columns[role], role) for role in keys if role != "cluster"}
         if "again" in codes:
             _check_targets(codes["target"], codes["again"], None, classes.names, id)
-        keep = codes["target"] >= 0
         part = {"target": codes["target"]}
         if "cluster" in columns:
             part["cluster"] = ids_of(columns["cluster"])
-        for role in ("old", "new"):
-            part[role] = scores = floats(role, arrays[names[role]], start)
-            if np.isnan(scores[keep]).any():
-                raise ValueError(f"scores of {role} hold NaN ({int(np.isnan(scores).sum())} values); leave these out")
-            if threshold is not None:
-                part[role] = (check_scores(scores, (), role, False, False, start) > threshold).astype(np.int64)
+        part |= {role: floats(role, arrays[names[role]], start) for role in ("old", "new")}
+        keep = np.stack(list(codes.values())).min(0) >= 0
+        keep &= _are_there(np.stack((part["old"], part["new"])), keep, start, rules)
+        for role in ("old", "new") if threshold is not None else ():
+            scores = check_scores(np.where(keep, part[role], 0.0), (), role, False, False, start)
+            part[role] = (scores > threshold).astype(np.int64)
         start += len(keep)
         for role, each in part.items():
             parts.setdefault(role, []).append(each[keep])
@@ -176,6 +175,16 @@ def _of_scores(
     if threshold is None:
         return PairedModels(classes.names, True, None, (new, old, target), cluster)
     return PairedModels(classes.names, True, JointOutcomes.of(torch.stack((new, old)), target, 2, cluster))
+
+
+def _are_there(scores: Array, keep: Array, start: int, rules: Rules) -> Array:
+    """Return which rows have scores ``[2, n]``; raise for one to keep that has none, unless such rows are dropped."""
+    lacking = np.isnan(scores).any(0)
+    wrong = lacking & keep
+    if wrong.any() and rules.missing != "drop":
+        row = start + int(wrong.argmax())
+        raise ValueError(f"scores hold NaN in row {row} ({wrong.sum()} rows); missing='drop' leaves such rows out")
+    return ~lacking
 
 
 def _of_classes(columns: dict[str, Column], rules: Rules, id: str | None) -> PairedModels:

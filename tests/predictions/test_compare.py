@@ -104,6 +104,20 @@ def test_errors_name_the_first_row_or_id_without_a_value(kind, broken, role, tmp
     assert found == 0  # both models are right in the rows that are left
 
 
+@pytest.mark.parametrize("measure", ["auc", "f1"])
+def test_rows_without_a_score_are_an_error_unless_dropped(measure, tmp_path):
+    there = np.arange(SIZE) % 50 != 7
+    columns = {"y": Y, "a": np.where(there, SCORES[:, 0], np.nan), "b": SCORES[:, 1]}
+    given = {"measure": measure, "target": "y", "scores": ["a", "b"]}
+    for source in (columns, parquet(tmp_path / "s.parquet", **columns)):
+        with pytest.raises(ValueError, match=r"scores hold NaN in row 7 \(6 rows\); missing='drop'"):
+            compare_predictions(source, **given)
+        found = compare_predictions(source, **given, missing="drop").difference.estimate.item()
+        peer = sklearn.metrics.roc_auc_score if measure == "auc" else sklearn.metrics.f1_score
+        scores = SCORES[there] if measure == "auc" else (SCORES[there] > 0.5).astype(int)
+        assert found == pytest.approx(peer(Y[there], scores[:, 1]) - peer(Y[there], scores[:, 0]))
+
+
 def test_columns_of_mixed_types_are_named():
     mixed = {"label": ["a", "b", 3], "pred": ["a", "b", "a"]}
     with pytest.raises(TypeError, match="column 'label' must hold values of one type"):
