@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from os import PathLike
@@ -154,7 +155,9 @@ def opened(
 
         return Relation(source)
     nw = importlib.import_module("narwhals")
-    frame = nw.from_native(source, pass_through=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Dask support is moving", FutureWarning)  # to a package of its own
+        frame = nw.from_native(source, pass_through=True)
     if isinstance(frame, nw.LazyFrame):
         return Engine(frame)
     if isinstance(frame, nw.DataFrame):
