@@ -67,8 +67,7 @@ class ReportResult(Result):
     def signature(self) -> str:
         """Version, task, number of samples, settings and a hash of the counts, in one line.
 
-        Two results with the same signature have the same counts, in the same order of classes. A threshold is named
-        unless it is 0.5, or classes were counted.
+        Equal signatures mean equal counts, in the same order of classes. A threshold of 0.5 is not named.
 
         >>> from imbtorch import report
         >>> report(preds=["cat", "dog", "dog"], target=["cat", "dog", "cat"]).signature.partition(" | ")[2]
@@ -209,7 +208,9 @@ class ReportResult(Result):
         <BLANKLINE>
         measure    all
         iam      0.333
-        Baseline: always predicting 'cat': iam -0.733
+        <BLANKLINE>
+        - iam: mean over the classes (macro)
+        - Baseline: always predicting 'cat': iam -0.733
         """
         if head is not None and (isinstance(head, bool) or not isinstance(head, int) or head < 1):
             raise ValueError(f"head must be the number of classes to print, 1 or more, got {head!r}")
