@@ -20,8 +20,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / ".github" / "docs"
 
 pytestmark = [
-    pytest.mark.slow,  # they build the site,
-    pytest.mark.xdist_group("site"),  # once
+    pytest.mark.slow,  # they build the site
     pytest.mark.skipif(not SOURCE.exists(), reason="needs the sources of the site, which an sdist leaves out"),
 ]
 
