@@ -233,18 +233,18 @@ def _split_models(source: Source, name: str, wanted: Sequence[str]) -> tuple[Sou
     levels = [column.levels[int(at)] for at in dict.fromkeys(column.codes.tolist())]  # groups have no order
     if len(levels) != 2:
         raise ValueError(f"model must name two models, but column {name!r} holds {first_names(list(map(str, levels)))}")
-    found = _relation(source, None, [name, *wanted])
+    found = _relation(source, None, [name, *wanted, *filter(_is_id, source.names)])
     old = found.first(name)
     (new,) = (level for level in levels if level != old)
     return found.where(name, old), found.where(name, new)
 
 
 def _relation(source: Source, like: Source | None, wanted: Sequence[str]) -> Any:
-    """Return columns as a DuckDB relation, which pairs rows; in memory those that are wanted, or look like ids."""
+    """Return columns as a DuckDB relation, which pairs rows; in memory those that are wanted."""
     from imbtorch.predictions.files import in_memory
 
     if isinstance(source, Arrays):
-        return in_memory({name: source.columns[name] for name in source.names if name in wanted or _is_id(name)}, like)
+        return in_memory({name: source.columns[name] for name in wanted}, like)
     if isinstance(source, Engine):
         raise ValueError("rows of an engine have no order; join both models into one frame by id, and name two columns")
     return source

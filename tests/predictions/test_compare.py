@@ -118,6 +118,17 @@ def test_rows_without_a_score_are_an_error_unless_dropped(measure, tmp_path):
         assert found == pytest.approx(peer(Y[there], scores[:, 1]) - peer(Y[there], scores[:, 0]))
 
 
+def test_pictures_beside_the_predictions_do_no_harm_by_row():
+    """Their order cannot be compared, so without ``by_row`` they are an error."""
+    pictures = {"image": [np.zeros(size) for size in (2, 3, 2)], "label": ["a", "b", "a"]}
+    old, new = ({**pictures, "pred": preds} for preds in (["a", "b", "b"], ["a", "b", "a"]))
+    given = {"measure": "accuracy", "target": "label", "preds": "pred"}
+    found = compare_predictions(old, new, **given, by_row=True)
+    assert found.difference.estimate.item() == pytest.approx(1 / 3)
+    with pytest.raises(ValueError, match="image must be one column"):
+        compare_predictions(old, new, **given)
+
+
 def test_columns_of_mixed_types_are_named():
     mixed = {"label": ["a", "b", 3], "pred": ["a", "b", "a"]}
     with pytest.raises(TypeError, match="column 'label' must hold values of one type"):
