@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -24,113 +25,6 @@ LEVEL = 0.9  # of the interval of a difference: each bound is wrong in 5% of cas
 VERDICTS = {NOT_WORSE: "not worse", WORSE: "worse", UNDECIDED: "undecided"}
 DRAWS = 10_000
 MOST = 1024  # times as many samples, up to which the number that would decide is looked for
-
-
-@dataclass(frozen=True)
-class Gate:
-    """Difference of two models beside a margin.
-
-    Attributes:
-        margin: loss that does not count.
-        interval: function of a number of times, of draws and a level; it returns the interval of new minus old for so
-            many times as many samples, with the same shares.
-        samples: number of samples.
-        better: whether higher values are better.
-        rarest: name of the rarest class, and its number of samples; None for scores.
-        equal: whether no prediction differs.
-        notes: lines to print.
-    """
-
-    margin: float
-    interval: Callable[[float, int, float], Interval]
-    samples: int
-    better: bool
-    rarest: tuple[str, int] | None
-    equal: bool
-    notes: list[str]
-
-    def verdict(self, interval: Interval) -> int:
-        """Return the exit code for an interval."""
-        low, high = float(interval.low), float(interval.high)
-        gain = (low, high) if self.better else (-high, -low)
-        return NOT_WORSE if gain[0] >= -self.margin else WORSE if gain[1] < -self.margin else UNDECIDED
-
-    def at_look(
-        self, looks: int | None, look: int | None, path: str | None, settings: dict[str, Any]
-    ) -> tuple[Interval, str]:
-        """Return the interval at one of several planned looks, and what the verdict holds for.
-
-        Args:
-            looks: number of planned looks; None for a single one.
-            look: this look, from 1.
-            path: file that records the looks; None to check nothing.
-            settings: what all looks of the file share.
-        """
-        interval = self.interval(1, DRAWS, LEVEL)
-        if looks is None and look is None:
-            if path is not None:
-                raise ValueError("--looks-file records looks that --looks and --look plan; pass both")
-            return interval, "tested once"
-        of_data = digest(*self.notes, f"{float(interval.estimate):.12g}")
-        file = None if path is None else LooksFile(path, {**settings, "margin": self.margin, "looks": looks})
-        information = (2 * normal_quantile(LEVEL) / float(interval.high - interval.low)) ** 2
-        if file is not None and look is not None:
-            file.check(look, self.samples, of_data)
-        before = None if file is None else [*(each["information"] for each in file.seen), information]
-        quantile = quantile_of_look(LEVEL, looks, look, before)
-        text = f"look {look} of {looks}"
-        found = at_look(self.interval(1, DRAWS, level_to_draw(quantile)), quantile, text)
-        if file is None:
-            return found, f"{text}; nothing checked the earlier ones, since --looks-file is missing"
-        bound, verdict = float(found.low if self.better else -found.high), VERDICTS[self.verdict(found)]
-        file.add(samples=self.samples, information=information, bound=bound, verdict=verdict, digest=of_data)
-        return found, f"{text}, recorded in {path}"
-
-    def lines(self, interval: Interval, holds: str, several: bool) -> list[str]:
-        """Say the verdict; if it is open, how many samples of the rarest class would decide with the same shares."""
-        code = self.verdict(interval)
-        by = f"worse by more than {self.margin:g}"
-        if self.equal:
-            return ["No prediction differs."]
-        if code != UNDECIDED:
-            return [f"The new model is {VERDICTS[code].replace('worse', by)} ({holds})."]
-        return [
-            f"Undecided: these samples do not say whether it is {by} ({holds}).",
-            *([] if several else self._needed()),
-        ]
-
-    def _needed(self) -> list[str]:
-        def decides(times: float) -> bool:
-            return self.verdict(self.interval(times, 1000, LEVEL)) != UNDECIDED
-
-        if self.rarest is None:
-            return []
-        most = 2.0
-        while not decides(most):
-            most *= 2
-            if most > MOST:
-                return [f"At these class shares {MOST:,} times as many samples would not decide either."]
-        least = most / 2
-        for _ in range(4):
-            middle = math.sqrt(least * most)
-            least, most = (least, middle) if decides(middle) else (middle, most)
-        name, number = self.rarest
-        return [
-            f"At these class shares some {math.ceil(most * number):,} samples of {name}, the rarest class, would "
-            f"decide; here are {number:,}."
-        ]
-
-
-def rarest(actual: Tensor, names: Sequence[str]) -> tuple[str, int]:
-    """Return the class with the fewest targets, of those that have some, and their number."""
-    place = int(torch.where(actual > 0, actual, torch.inf).argmin())
-    return repr(names[place]), int(actual[place])
-
-
-def averaged(called: str, name: str, names: Sequence[str], binary: bool) -> AveragedMeasure:
-    """Return a measure as a report of these classes computes it."""
-    counting = Counting.of("binary") if binary else Counting.of("multiclass", len(names))
-    return directed(resolved(called, name, counting, batched=True))
 
 
 @dataclass
@@ -164,7 +58,10 @@ class PairedModels:
 
     def measure(self, called: str, name: str) -> AveragedMeasure | str:
         """Return a measure as a report of these classes computes it; the name of one of scores."""
-        return averaged(called, name, self.names, self.binary) if self.outcomes is not None else name
+        if self.outcomes is None:
+            return name
+        counting = Counting.of("binary") if self.binary else Counting.of("multiclass", len(self.names))
+        return directed(resolved(called, name, counting, batched=True))
 
     def compare(
         self,
@@ -186,8 +83,9 @@ class PairedModels:
         several = replace(self.outcomes, times=self.outcomes.times * times)
         return compare_outcomes(measure, several, bool(measure.higher_is_better), draws, level, generator)
 
+    @cached_property
     def notes(self) -> list[str]:
-        """Return lines that say how many samples differ, and the signatures of both models."""
+        """Lines that say how many samples differ, and the signatures of both models."""
         if self.outcomes is None:
             return [f"{self.samples} samples"]
         new, old = self.outcomes.preds
@@ -200,3 +98,122 @@ class PairedModels:
             report.update(preds, self.outcomes.target, frequency=times)
             lines.append(f"{called}: {report.result().signature}")
         return lines
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Difference of two models beside a margin.
+
+    Attributes:
+        pair: predictions of both models.
+        name: measure, as in the catalogue or of scores.
+        margin: loss that does not count.
+
+    Raises:
+        ValueError: for a margin that all models would keep.
+    """
+
+    pair: PairedModels
+    name: str
+    margin: float
+
+    def __post_init__(self) -> None:
+        """Resolve the measure, and check the margin by its range."""
+        low, high = (0, 1) if isinstance(self.measure, str) else self.measure.traits.value_range
+        if low is not None and high is not None and self.margin >= (high - low) / 2:
+            raise ValueError(
+                f"--margin must be a difference of {self.name} such as .01, one point of a hundred, got "
+                f"{self.margin:g}, by which hardly any model is worse"
+            )
+
+    @cached_property
+    def measure(self) -> AveragedMeasure | str:
+        """Measure as a report of these classes computes it, or the name of one of scores."""
+        return self.pair.measure("--measure", self.name)
+
+    @property
+    def better(self) -> bool:
+        """True if higher values are better."""
+        return isinstance(self.measure, str) or bool(self.measure.higher_is_better)
+
+    def interval(self, times: float, draws: int, level: float) -> Interval:
+        """Return the interval of new minus old for so many times as many samples, with the same shares."""
+        generator = torch.Generator().manual_seed(0)  # the same verdict again
+        return self.pair.compare(self.measure, level, generator, draws, times).difference
+
+    def verdict(self, interval: Interval) -> int:
+        """Return the exit code for an interval."""
+        low, high = float(interval.low), float(interval.high)
+        gain = (low, high) if self.better else (-high, -low)
+        return NOT_WORSE if gain[0] >= -self.margin else WORSE if gain[1] < -self.margin else UNDECIDED
+
+    def at_look(
+        self, looks: int | None, look: int | None, path: str | None, settings: dict[str, Any]
+    ) -> tuple[Interval, str]:
+        """Return the interval at one of several planned looks, and what the verdict holds for.
+
+        Args:
+            looks: number of planned looks; None for a single one.
+            look: this look, from 1.
+            path: file that records the looks; None to check nothing.
+            settings: what all looks of the file share.
+        """
+        interval = self.interval(1, DRAWS, LEVEL)
+        if looks is None and look is None:
+            if path is not None:
+                raise ValueError("--looks-file records looks that --looks and --look plan; pass both")
+            return interval, "tested once"
+        of_data = digest(*self.pair.notes, f"{float(interval.estimate):.12g}")
+        file = None if path is None else LooksFile(path, {**settings, "margin": self.margin, "looks": looks})
+        information = (2 * normal_quantile(LEVEL) / float(interval.high - interval.low)) ** 2
+        if file is not None and look is not None:
+            file.check(look, self.pair.samples, of_data)
+        before = None if file is None else [*(each["information"] for each in file.seen), information]
+        quantile = quantile_of_look(LEVEL, looks, look, before)
+        text = f"look {look} of {looks}"
+        found = at_look(self.interval(1, DRAWS, level_to_draw(quantile)), quantile, text)
+        if file is None:
+            return found, f"{text}; nothing checked the earlier ones, since --looks-file is missing"
+        bound, verdict = float(found.low if self.better else -found.high), VERDICTS[self.verdict(found)]
+        file.add(samples=self.pair.samples, information=information, bound=bound, verdict=verdict, digest=of_data)
+        return found, f"{text}, recorded in {path}"
+
+    def lines(self, interval: Interval, holds: str, several: bool) -> list[str]:
+        """Say the verdict; if it is open, how many samples of the rarest class would decide with the same shares."""
+        code = self.verdict(interval)
+        by = f"worse by more than {self.margin:g}"
+        if self.pair.equal:
+            return ["No prediction differs."]
+        if code != UNDECIDED:
+            return [f"The new model is {VERDICTS[code].replace('worse', by)} ({holds})."]
+        return [
+            f"Undecided: these samples do not say whether it is {by} ({holds}).",
+            *([] if several else self._needed()),
+        ]
+
+    def _needed(self) -> list[str]:
+        def decides(times: float) -> bool:
+            return self.verdict(self.interval(times, 1000, LEVEL)) != UNDECIDED
+
+        if self.pair.outcomes is None:
+            return []
+        most = 2.0
+        while not decides(most):
+            most *= 2
+            if most > MOST:
+                return [f"At these class shares {MOST:,} times as many samples would not decide either."]
+        least = most / 2
+        for _ in range(4):
+            middle = math.sqrt(least * most)
+            least, most = (least, middle) if decides(middle) else (middle, most)
+        name, number = _rarest(self.pair.outcomes.actual(), self.pair.names)
+        return [
+            f"At these class shares some {math.ceil(most * number):,} samples of {name}, the rarest class, would "
+            f"decide; here are {number:,}."
+        ]
+
+
+def _rarest(actual: Tensor, names: Sequence[str]) -> tuple[str, int]:
+    """Return the class with the fewest targets, of those that have some, and their number."""
+    place = int(torch.where(actual > 0, actual, torch.inf).argmin())
+    return repr(names[place]), int(actual[place])

@@ -11,21 +11,15 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
-import torch
-
-from imbtorch.choosing.comparisons import compare
-from imbtorch.choosing.gate import NOT_WORSE, UNDECIDED, Gate, averaged, rarest
+from imbtorch.choosing.gate import NOT_WORSE, UNDECIDED, Gate
 from imbtorch.columns import Rules
-from imbtorch.intervals.intervals import Interval
 from imbtorch.predictions.compare import paired
 from imbtorch.predictions.merge import merge_results
 from imbtorch.predictions.report import report
-from imbtorch.reports.opened import open_result
-from imbtorch.reports.result import ReportResult, depends_on_clusters
-from imbtorch.suggestions import first_names
+from imbtorch.reports.result import ReportResult
 from imbtorch.version import __version__
 
 ERROR = 2  # exit code; those of verdicts are in choosing.gate
@@ -143,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
         help="say whether new predictions are worse than old ones",
         description="Compare new predictions with old ones of the same samples. Exit code: 0 if they are not worse by "
         "more than the margin or no prediction differs, 1 if they are worse, 3 if these samples do not decide, 2 for "
-        "an error. Two JSON files of 'imbtorch report --json' are compared as independent samples. The verdict holds "
+        "an error. The verdict holds "
         "for one test, at a number of samples that you fixed before: of models that are worse by exactly the margin "
         "at most some 6% pass one test, but up to 18% pass one of 20 tests of a growing sample. If samples keep "
         "coming, plan the looks by --looks 20, and pass --look 1, --look 2, ... with all samples so far: together they "
@@ -152,11 +146,12 @@ def _parser() -> argparse.ArgumentParser:
     two.set_defaults(run=_compare)
     two.add_argument("old", help="file with the predictions of the old model, or of both")
     two.add_argument("new", nargs="?", help="file with those of the new model")
-    two.add_argument("--target", metavar="COLUMN", help="column of true classes")
-    two.add_argument(
+    two.add_argument("--target", required=True, metavar="COLUMN", help="column of true classes")
+    predicted = two.add_mutually_exclusive_group(required=True)
+    predicted.add_argument(
         "--preds", nargs="+", metavar="COLUMN", help="column of predicted classes; of one file two columns"
     )
-    two.add_argument(
+    predicted.add_argument(
         "--scores", nargs="+", metavar="COLUMN", help="column of scores of the positive class; of one file two"
     )
     two.add_argument("--threshold", type=float, default=0.5, help="score above which 1 is predicted")
@@ -167,7 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     two.add_argument("--by-row", action="store_true", help="pair by order although a column of ids differs")
     _add_reading(two)
     two.add_argument("--measure", required=True, help="measure to compare, such as balanced_accuracy, or auc")
-    two.add_argument("--margin", type=float, required=True, help="loss that is still accepted, such as .01")
+    two.add_argument("--margin", type=_loss, required=True, help="loss that is still accepted, such as .01")
     two.add_argument(
         "--looks", type=int, metavar="N", help="number of looks at growing samples, planned before the first"
     )
@@ -179,7 +174,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_output(command: argparse.ArgumentParser) -> None:
     """Add the options that say how a result is printed and written."""
-    command.add_argument("--json", metavar="FILE", help="also write the result, for open_result, compare and merge")
+    command.add_argument("--json", metavar="FILE", help="also write the result, for open_result and merge")
     form = command.add_mutually_exclusive_group()
     for name, text in (("markdown", "Markdown"), ("latex", "LaTeX"), ("csv", "CSV")):
         form.add_argument(f"--{name}", action="store_const", const=name, dest="form", help=f"print {text}")
@@ -213,6 +208,14 @@ def _numbers(text: str) -> list[float]:
         return [float(each) for each in text.split(",")]
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"must be numbers between commas such as 900,90,10, got {text!r}") from error
+
+
+def _loss(text: str) -> float:
+    """Convert a margin."""
+    with suppress(ValueError):
+        if 0 <= float(text) < math.inf:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"must be a loss of 0 or more, such as .01, got {text!r}")
 
 
 def _shares(text: str) -> list[float] | dict[str, float]:
@@ -267,95 +270,25 @@ def _written(result: ReportResult, options: argparse.Namespace) -> str:
 
 def _compare(options: argparse.Namespace) -> tuple[int, str]:
     """Return the verdict on two models as exit code and text."""
-    if not 0 <= options.margin < math.inf:
-        raise ValueError(f"--margin must be a loss of 0 or more, such as .01, got {options.margin:g}")
-    if options.new is not None and Path(options.old).suffix == Path(options.new).suffix == ".json":
-        found = _of_results(open_result(options.old), open_result(options.new), options)
-    elif options.target is None or (options.preds is None and options.scores is None):
-        raise ValueError("--target and --preds or --scores name the columns to compare; only two JSON files need none")
-    else:
-        for name in ("preds", "scores"):
-            if getattr(options, name) is not None and len(getattr(options, name)) == 1:
-                setattr(options, name, _names(getattr(options, name)[0]))
-        found = _of_predictions(options)
-    settings = {
-        name: getattr(options, name) for name in ("measure", "target", "preds", "scores", "threshold", "positive")
-    }
-    interval, holds = found.at_look(options.looks, options.look, options.looks_file, settings)
-    difference, low, high = (float(part) for part in (interval.estimate, interval.low, interval.high))
-    if math.isnan(low) or math.isnan(high):
-        raise ValueError(f"{options.measure} is undefined for these samples: it depends on classes without targets")
-    how = f"{100 * interval.level:.4g}% {interval.method}"
-    head = f"{options.measure}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] ({how})"
-    code = NOT_WORSE if found.equal else found.verdict(interval)
-    said = found.lines(interval, holds, options.looks is not None)
-    text = "\n".join([head, *said, *found.notes])
-    return NOT_WORSE if code == UNDECIDED and options.undecided == "pass" else code, text
-
-
-def _of_predictions(options: argparse.Namespace) -> Gate:
-    """Compare two models on the same samples."""
+    for name in ("preds", "scores"):
+        given = getattr(options, name)
+        if given is not None and len(given) == 1:
+            setattr(options, name, _names(given[0]))
     reading = _reading(options)
     rules = Rules(reading["class_names"], options.positive, None, options.ignore, options.missing)
     columns = {name: getattr(options, name) for name in ("target", "preds", "scores", "model", "id", "cluster")}
     how = options.encoding, options.decimal, not options.no_head
     pair = paired(options.old, options.new, columns, rules, options.measure, options.threshold, options.by_row, how)
-    measure = pair.measure("--measure", options.measure)
-    _check_margin(options, (0, 1) if isinstance(measure, str) else measure.traits.value_range)
-
-    def interval(times: float, draws: int, level: float) -> Interval:
-        return pair.compare(measure, level, _generator(), draws, times).difference
-
-    few = None if pair.outcomes is None else rarest(pair.outcomes.actual(), pair.names)
-    better = isinstance(measure, str) or bool(measure.higher_is_better)
-    return Gate(options.margin, interval, pair.samples, better, few, pair.equal, pair.notes())
-
-
-def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespace) -> Gate:
-    """Compare two results without rows, as independent samples."""
-    first, second = (result.signature.split(" | ")[1] for result in (old, new))
-    of_old, of_new = (list(result.table()["class"]) for result in (old, new))
-    if first != second or of_old != of_new:
-        got = f"{first}: {first_names(of_old)}; and {second}: {first_names(of_new)}"
-        raise ValueError(f"both files must be of the same classes in the same order, got {got}")
-    if any("weighted" in result.signature for result in (old, new)):
-        raise ValueError("weighted counts have no intervals, so they cannot be compared")
-    if any("prevalence" in result.signature for result in (old, new)):
-        raise ValueError("compare reads counts, not values at a prevalence; write both files without --prevalence")
-    if any(map(depends_on_clusters, (old, new))):
-        raise ValueError(
-            "compare treats samples as independent, but these files count clusters; compare the predictions of both "
-            "models, with --cluster"
-        )
-    task, names = first.partition(",")[0], tuple(of_old)
-    if task == "multilabel":
-        raise ValueError("compare takes one class for each sample; compare labels by imbtorch.statistics.compare")
-    measure = averaged("--measure", options.measure, names, task == "binary")
-    _check_margin(options, measure.traits.value_range)
-    after, before = new.counts, old.counts
-    if not (isinstance(after, torch.Tensor) and isinstance(before, torch.Tensor)):
-        raise ValueError("both files must hold whole matrices; state='margins' has no intervals")
-
-    def interval(times: float, draws: int, level: float) -> Interval:
-        counts = ((each * times).round() for each in (after, before))
-        return compare(measure, *counts, draws=draws, level=level, generator=_generator()).difference
-
-    note = "compared as independent samples, because the files hold counts and no rows; predictions decide more"
-    notes = [note, f"old: {old.signature}", f"new: {new.signature}"]
-    few, samples = rarest(after.sum(-1), names), int(after.sum())
-    return Gate(options.margin, interval, samples, bool(measure.higher_is_better), few, False, notes)
-
-
-def _check_margin(options: argparse.Namespace, ends: tuple[float | None, float | None]) -> None:
-    """Refuse a margin that all models would keep."""
-    low, high = ends
-    if low is not None and high is not None and options.margin >= (high - low) / 2:
-        raise ValueError(
-            f"--margin must be a difference of {options.measure} such as .01, one point of a hundred, got "
-            f"{options.margin:g}, by which hardly any model is worse"
-        )
-
-
-def _generator() -> torch.Generator:
-    """Return a source of randomness that gives the same verdict again."""
-    return torch.Generator().manual_seed(0)
+    gate = Gate(pair, options.measure, options.margin)
+    settings = {
+        name: getattr(options, name) for name in ("measure", "target", "preds", "scores", "threshold", "positive")
+    }
+    interval, holds = gate.at_look(options.looks, options.look, options.looks_file, settings)
+    difference, low, high = (float(part) for part in (interval.estimate, interval.low, interval.high))
+    if math.isnan(low) or math.isnan(high):
+        raise ValueError(f"{options.measure} is undefined for these samples: it depends on classes without targets")
+    how_sure = f"{100 * interval.level:.4g}% {interval.method}"
+    head = f"{options.measure}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] ({how_sure})"
+    code = NOT_WORSE if pair.equal else gate.verdict(interval)
+    text = "\n".join([head, *gate.lines(interval, holds, options.looks is not None), *pair.notes])
+    return NOT_WORSE if code == UNDECIDED and options.undecided == "pass" else code, text

@@ -313,11 +313,6 @@ def with_values(result: ReportResult, rows: Mapping[Row, Tensor], notes: Sequenc
     return replace(result, _rows={**result._rows, **rows}, _notes=(*result._notes, *notes))
 
 
-def depends_on_clusters(result: ReportResult) -> bool:
-    """Return whether the samples of a result depend on each other."""
-    return result._settings.counting.clusters or result._at.dependent
-
-
 def _cells(rows: Mapping[Row, Any]) -> dict[Row, Cell]:
     """Return each value with its bounds."""
     cells = {}

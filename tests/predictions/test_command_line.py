@@ -209,19 +209,6 @@ def test_two_classes_without_a_positive_one_are_averaged(tmp_path, capsys):
         assert f"{gain:+.3f} [" in capsys.readouterr().out
 
 
-def test_results_without_rows_are_compared_as_independent_samples(old, tmp_path, capsys):
-    files = [str(tmp_path / f"{name}.json") for name in ("old", "new")]
-    new = write(tmp_path / "new.csv", worse(RIGHT[:300]))
-    for source, path in zip((old, new), files, strict=True):
-        assert command_line.main(["report", source, "--target", "label", "--preds", "pred", "--json", path]) == 0
-    capsys.readouterr()
-    command = ["compare", *files, "--measure", "balanced_accuracy", "--margin", ".01"]
-    assert command_line.main(command) == 1
-    assert "compared as independent samples, because the files hold counts and no rows" in capsys.readouterr().out
-    assert command_line.main([*command[:2], files[0], *command[3:]]) == 3  # the same counts, perhaps of other samples
-    assert "samples of 'emu, rare', the rarest class, would decide; here are 30." in capsys.readouterr().out
-
-
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
@@ -236,7 +223,7 @@ def test_results_without_rows_are_compared_as_independent_samples(old, tmp_path,
         (["report", "{old}", "--target", "label", "--scores", "pred", "--positive", "emu, rare"], "but there are 3"),
         (["report", "{old}", "--target", "label", "--preds", "pred", "--measures", "f3"], "f3"),
         (["report", "{old}", "--target", "label"], "--preds --scores"),
-        (["compare", "{old}", "{old}", "--measure", "f1", "--margin", ".01"], "--target and --preds"),
+        (["compare", "{old}", "{old}", "--measure", "f1", "--margin", ".01"], "--target"),
         (
             [
                 "compare",
@@ -253,7 +240,10 @@ def test_results_without_rows_are_compared_as_independent_samples(old, tmp_path,
             ],
             "has no direction",
         ),
-        (["compare", "{old}", "{old}", "--measure", "f1", "--margin", "-1"], "--margin must be"),
+        (
+            ["compare", "{old}", "--measure", "f1", "--margin", "-1"],
+            "--margin: must be a loss of 0 or more, such as .01, got '-1'",
+        ),
         (["report", "{old}", "--target", "label", "--scores", "p_*", "--prior", "a,b"], "such as 900,90,10, got 'a,b'"),
         (["nothing"], "invalid choice"),
         ([], "required"),
@@ -351,18 +341,6 @@ def test_prevalence_is_given_by_name_if_positive_changes_the_order(tmp_path, cap
     assert command_line.main([*command, "--prevalence", "ok=99, fraud=1", "--json", str(tmp_path / "x.json")]) == 0
     expected = 0.01 * 0.8 / (0.01 * 0.8 + 0.99 * 0.1)
     assert imbtorch.open_result(tmp_path / "x.json")["precision"].item() == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("more", "text"),
-    [(["--prevalence", "1,1,1"], "values at a prevalence"), (["--cluster", "patient"], "count clusters")],
-)
-def test_results_that_counts_do_not_describe_are_not_compared(more, text, old, tmp_path, capsys):
-    path = str(tmp_path / "x.json")
-    command = ["report", old, "--target", "label", "--preds", "pred", "--json", path]
-    assert command_line.main([*command, *more]) == 0
-    assert compare(path, path) == command_line.ERROR
-    assert text in capsys.readouterr().err
 
 
 def test_columns_of_single_values_take_no_star(old, capsys):
