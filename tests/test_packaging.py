@@ -382,8 +382,9 @@ def folders(built, tmp_path_factory):
     return {"as the tests have it": [], "wheel": [str(wheel)]}  # .ci/run installs this tree editable
 
 
-@pytest.mark.parametrize("installed", ["as the tests have it", "wheel"])
-@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+@pytest.mark.parametrize(
+    ("package", "installed"), [("lightning.pytorch", "wheel"), ("pytorch_lightning", "as the tests have it")]
+)
 def test_a_trainer_has_a_guard_only_once_its_program_imports_imbtorch(package, installed, folders, tmp_path):
     code = f"""
         import sys

@@ -79,7 +79,7 @@ def test_rare_classes_among_fifty_are_covered(coverage):
     ("size", "each", "recall", "totals"),
     [
         (30, 10, 0.7, "fixed"),
-        (100, 5, 0.7, "fixed"),
+        (60, 5, 0.7, "fixed"),
         (7, 6, 0.7, "fixed"),
         (30, 50, 0.995, "fixed"),
         (10, 20, 0.9, "drawn"),
