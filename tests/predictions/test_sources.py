@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-import time
+import threading
 from decimal import Decimal
 
 import numpy as np
@@ -683,21 +683,29 @@ def test_a_closed_pipe_ends_quietly(tmp_path):
 
 
 def test_progress_is_shown_on_a_terminal_only(tmp_path, monkeypatch):
+    shown = threading.Event()
+
     class Terminal(io.StringIO):
         def isatty(self):
             return True
+
+        def flush(self):
+            shown.set()
 
     class Slow:
         def query_progress(self):
             return 42.0
 
     monkeypatch.setattr(saved_report, "SLOW", 0.01)
-    for stream, text in ((Terminal(), "reading: 42%"), (io.StringIO(), "")):
-        monkeypatch.setattr(sys, "stderr", stream)
-        with saved_report.progress(Slow()):
-            time.sleep(0.2)
-        assert stream.getvalue().startswith("\r" + text if text else "")
-        assert bool(stream.getvalue()) == bool(text)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with saved_report.progress(Slow()):
+        assert shown.wait(60)
+    assert terminal.getvalue().startswith("\rreading: 42%")
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    before = threading.active_count()
+    with saved_report.progress(Slow()):
+        assert threading.active_count() == before
+    assert sys.stderr.getvalue() == ""
 
 
 @pytest.mark.slow
