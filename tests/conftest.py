@@ -37,25 +37,27 @@ def pytest_collection_finish(session):
     """Choose the cases in which lines are measured, three a test; in all it would take half as long again."""
     plugin, cases = session.config.pluginmanager.getplugin("_cov"), Counter()
     coverage = getattr(getattr(plugin, "cov_controller", None), "cov", None)
-    for item in session.items if coverage else ():
-        cases[item.nodeid.partition("[")[0]] += 1
-        if cases[item.nodeid.partition("[")[0]] <= 3:
+    if coverage is None:
+        return
+    for item in session.items:
+        test = item.nodeid.partition("[")[0]
+        cases[test] += 1
+        if cases[test] <= 3:
             item.stash[COVERAGE] = coverage
-    if coverage:
-        coverage.stop()
+    coverage.stop()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Measure lines in the chosen cases."""
     coverage = item.stash.get(COVERAGE, None)
-    if coverage:
-        coverage.start()
+    if coverage is None:
+        return (yield)
+    coverage.start()
     try:
         return (yield)
     finally:
-        if coverage:
-            coverage.stop()
+        coverage.stop()
 
 
 @pytest.fixture(autouse=True)

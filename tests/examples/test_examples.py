@@ -92,7 +92,6 @@ def check_values(folder: Path, kept: dict[str, dict[str, object]], imbalance: in
     sizes = [60] * 7 + [60 // imbalance] * 3
     train, val, test = example.digits(imbalance=imbalance, seed=seed)
     assert train.tensors[1].bincount().tolist() == val.tensors[1].bincount().tolist() == sizes
-
     assert test.tensors[1].bincount().tolist() == [50] * 10
 
     model = example.DigitClassifier(torch.ones(10))

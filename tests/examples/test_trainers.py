@@ -348,7 +348,6 @@ def printed_by(section, folder, processes, *launcher):
     """Run the recipe of an engine on a number of processes; return the lines that each of them prints."""
     snippet = dict(SNIPPETS)[section]
     snippet = re.sub(r"(devices|num_workers)=\d", rf"\1={processes}", snippet)
-
     (folder / "train.py").write_text(PRINT + snippet, encoding="utf-8")
     path = os.pathsep.join([str(Path(imbtorch.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     alone = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
@@ -384,7 +383,6 @@ def test_fsdp2_prints_the_same_on_one_and_two_processes(tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)  # as torchrun does
     (tmp_path / "one").mkdir()
     assert printed_by("FSDP2", tmp_path / "one", 1)[0] == [said_in("FSDP2")]
-
     assert np.sum(eval(said_in("FSDP2")[-1])) == 303
     saved = torch.load(tmp_path / "deployed.pt", weights_only=True)
     model = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
@@ -419,7 +417,6 @@ def test_ray_replaces_the_sampler_unless_told(monkeypatch):
 @pytest.mark.timeout(300)
 def test_plain_torch_prints_the_same_on_two_machines_as_on_one(tmp_path):
     """Two agents of torchrun on this machine stand in for two machines."""
-
     script = Path(__file__).parents[2] / "examples" / "plain_torch_ddp.py"
     command = next(line for line in SECTIONS["Plain torch and DDP"].splitlines() if "--nnodes 2" in line)
     with socket.socket() as free:
