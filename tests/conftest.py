@@ -44,7 +44,8 @@ def pytest_collection_finish(session):
         cases[test] += 1
         if cases[test] <= 3:
             item.stash[COVERAGE] = coverage
-    coverage.stop()
+    while running := type(coverage).current():  # a worker has two, and stopping one resumes the other
+        running.stop()
 
 
 @pytest.hookimpl(wrapper=True)
