@@ -1,5 +1,6 @@
 """Settings of all tests: one thread a process, random examples, and which cases run by default."""
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -9,6 +10,7 @@ import rooms
 import torch
 from hypothesis import HealthCheck, settings
 
+gc.disable()  # until the tests are collected: of all objects that importing and collecting make, nearly none is garbage
 torch.set_num_threads(1)  # so that parallel test processes do not fight over the cores
 
 COVERAGE = pytest.StashKey()
@@ -34,7 +36,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
-    """Choose the cases in which lines are measured, three a test; in all it would take half as long again."""
+    """Collect garbage from now on; choose the cases in which lines are measured, three a test, since it takes time."""
+    gc.freeze()
+    gc.enable()
     plugin, cases = session.config.pluginmanager.getplugin("_cov"), Counter()
     coverage = getattr(getattr(plugin, "cov_controller", None), "cov", None)
     if coverage is None:

@@ -4,6 +4,7 @@ import ast
 import contextlib
 import doctest
 import functools
+import gc
 import importlib
 import inspect
 import io
@@ -42,6 +43,7 @@ mpl.use("Agg")
 imbtorch.lightning.TiesCheckpoint.__name__ = "ModelCheckpoint"  # the name that guides use has the page
 
 logger = logging.getLogger(__name__)
+gc.set_threshold(100_000, 50, 100)  # trees of pages stay; looking for garbage among them took a fifth of a build
 
 HERE = Path(__file__).resolve().parent
 
