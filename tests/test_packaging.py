@@ -281,7 +281,7 @@ def test_the_readme_runs_and_the_guard_guards_without_the_source_tree(built, met
             timeout=250,
             check=False,
         )
-        for code in ("\n".join([program, *snippets]), wrong)
+        for code in (program + "".join(f"\nexec({snippet!r}, {{}})" for snippet in snippets), wrong)
     )
     assert prints.returncode == 0, prints.stderr
     table = re.search(r"^```text\n(The kept epoch.*?)^measure", readme, re.DOTALL | re.MULTILINE)[1]
