@@ -26,7 +26,7 @@ from imbtorch.metrics.rows import Row
 from imbtorch.metrics.shared_result import ReportedValue
 from imbtorch.metrics.single import ConfusionMatrix, ConfusionMatrixMetric
 from imbtorch.predictions.merge import merge_results
-from imbtorch.predictions.report import report
+from imbtorch.predictions.saved import Predictions, report
 from imbtorch.reports.groups import shot_groups
 from imbtorch.reports.opened import open_result
 from imbtorch.reports.report import ImbalanceReport
@@ -58,6 +58,7 @@ __all__ = [
     "LogitAdjustmentResult",
     "LogitAdjustmentSweep",
     "Margins",
+    "Predictions",
     "ReportResult",
     "ReportedValue",
     "Row",

@@ -51,6 +51,7 @@ class Comparison:
         difference: interval of the value of a minus the value of b.
         probability: ``[...]`` probability that a is better; ties count one half.
         measure: name of the measure and its average, such as ``recall (binary)``; empty for functions without a name.
+        notes: lines below the text, such as the share of samples that each model predicts positive.
 
     >>> value = torch.tensor([0.2])
     >>> print(Comparison(Interval(value, value - 0.15, value + 0.15, 0.95, "posterior"), torch.tensor([0.99])))
@@ -60,11 +61,12 @@ class Comparison:
     difference: Interval
     probability: Tensor
     measure: str = ""
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return text, a line for each value."""
-        lines = (f"{self._head()}: {text}; a is better with probability {chance:.3f}" for text, chance in self._rows())
-        return "\n".join(map(wrapped, lines))
+        lines = [f"{self._head()}: {text}; a is better with probability {chance:.3f}" for text, chance in self._rows()]
+        return "\n".join(map(wrapped, (*lines, *self.notes)))
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks, a row for each value."""

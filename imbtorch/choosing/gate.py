@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,6 +27,30 @@ DRAWS = 10_000
 MOST = 1024  # times as many samples, up to which the number that would decide is looked for
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """Verdict on a new model: whether it is worse than the old one by more than a margin; print it for its text.
+
+    Attributes:
+        code: exit code of the command: 0 if the new model is not worse by more than the margin or no prediction
+            differs, 1 if it is worse, 3 if these samples do not decide.
+        interval: 90% interval of the difference, new minus old; each of its bounds is wrong in 5% of cases.
+        text: difference and verdict in words, with what to know of the samples.
+
+    >>> interval = Interval(torch.tensor(0.02), torch.tensor(-0.01), torch.tensor(0.05), 0.9, "paired posterior")
+    >>> print(Verdict(0, interval, "The new model is not worse by more than 0.02 (tested once)."))
+    The new model is not worse by more than 0.02 (tested once).
+    """
+
+    code: int
+    interval: Interval
+    text: str
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+
 @dataclass
 class PairedModels:
     """Predictions of two models for the same samples, the new one first.
@@ -37,6 +61,7 @@ class PairedModels:
         outcomes: joint outcomes of predicted classes; None for scores.
         scores: ``[N]`` scores of the new and the old model, and the targets; empty for classes.
         cluster: ``[N]`` ids of clusters, for scores.
+        thresholds: threshold of the new and of the old model, if classes were predicted from scores.
     """
 
     names: tuple[str, ...]
@@ -44,6 +69,7 @@ class PairedModels:
     outcomes: JointOutcomes | None
     scores: tuple[Tensor, ...] = ()
     cluster: Tensor | None = None
+    thresholds: tuple[float, float] | None = None
 
     @property
     def samples(self) -> int:
@@ -56,12 +82,12 @@ class PairedModels:
         new, old = self.scores[:2] if self.outcomes is None else self.outcomes.preds
         return torch.equal(new, old)
 
-    def measure(self, called: str, name: str) -> AveragedMeasure | str:
+    def measure(self, name: str) -> AveragedMeasure | str:
         """Return a measure as a report of these classes computes it; the name of one of scores."""
         if self.outcomes is None:
             return name
         counting = Counting.of("binary") if self.binary else Counting.of("multiclass", len(self.names))
-        return directed(resolved(called, name, counting, batched=True))
+        return directed(resolved("measure", name, counting, batched=True))
 
     def compare(
         self,
@@ -81,7 +107,20 @@ class PairedModels:
             new, old, target = self.scores
             return paired_compare(measure, new, old, target, cluster=self.cluster, **options)
         several = replace(self.outcomes, times=self.outcomes.times * times)
-        return compare_outcomes(measure, several, bool(measure.higher_is_better), draws, level, generator)
+        found = compare_outcomes(measure, several, bool(measure.higher_is_better), draws, level, generator)
+        return replace(found, notes=tuple(self.alerts))
+
+    @property
+    def alerts(self) -> list[str]:
+        """Line that says how many samples each model predicts positive; none for several classes and for areas."""
+        if self.outcomes is None or not self.binary:
+            return []
+        parts = []
+        for place, called in ((1, "old"), (0, "new")):
+            share = float(self.outcomes.times[self.outcomes.preds[place] == 1].sum() / self.outcomes.times.sum())
+            at = "" if self.thresholds is None else f" above {self.thresholds[place]:.6g}"
+            parts.append(f"{called} {100 * share:.3g}%{at}")
+        return [f"predicted positive: {', '.join(parts)}"]
 
     @cached_property
     def notes(self) -> list[str]:
@@ -91,7 +130,7 @@ class PairedModels:
         new, old = self.outcomes.preds
         times = self.outcomes.times.long()
         changed = int(times[old != new].sum())
-        lines = [f"{self.samples} samples, of which {changed or 'none'} are predicted differently"]
+        lines = [f"{self.samples} samples, of which {changed or 'none'} are predicted differently", *self.alerts]
         for called, preds in (("old", old), ("new", new)):
             report = ImbalanceReport("binary" if self.binary else "multiclass", class_names=self.names)
             report.quiet = True
@@ -122,14 +161,14 @@ class Gate:
         low, high = (0, 1) if isinstance(self.measure, str) else self.measure.traits.value_range
         if low is not None and high is not None and self.margin >= (high - low) / 2:
             raise ValueError(
-                f"--margin must be a difference of {self.name} such as .01, one point of a hundred, got "
+                f"margin must be a difference of {self.name} such as .01, one point of a hundred, got "
                 f"{self.margin:g}, by which hardly any model is worse"
             )
 
     @cached_property
     def measure(self) -> AveragedMeasure | str:
         """Measure as a report of these classes computes it, or the name of one of scores."""
-        return self.pair.measure("--measure", self.name)
+        return self.pair.measure(self.name)
 
     @property
     def better(self) -> bool:
@@ -141,6 +180,34 @@ class Gate:
         generator = torch.Generator().manual_seed(0)  # the same verdict again
         return self.pair.compare(self.measure, level, generator, draws, times).difference
 
+    def decide(
+        self,
+        looks: int | None = None,
+        look: int | None = None,
+        path: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Verdict:
+        """Decide on the new model.
+
+        Args:
+            looks: number of planned looks at growing samples; None for a single one.
+            look: this look, from 1.
+            path: file that records the looks; None to check nothing.
+            settings: what all looks of the file share.
+
+        Raises:
+            ValueError: for a measure that is undefined for these samples, and a look that is not the next one.
+        """
+        interval, holds = self.at_look(looks, look, path, settings or {})
+        difference, low, high = (float(part) for part in (interval.estimate, interval.low, interval.high))
+        if math.isnan(low) or math.isnan(high):
+            raise ValueError(f"{self.name} is undefined for these samples: it depends on classes without targets")
+        how_sure = f"{100 * interval.level:.4g}% {interval.method}"
+        head = f"{self.name}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] ({how_sure})"
+        code = NOT_WORSE if self.pair.equal else self.verdict(interval)
+        lines = [head, *self.lines(interval, holds, looks is not None), *self.pair.notes]
+        return Verdict(code, interval, "\n".join(lines))
+
     def verdict(self, interval: Interval) -> int:
         """Return the exit code for an interval."""
         low, high = float(interval.low), float(interval.high)
@@ -148,20 +215,13 @@ class Gate:
         return NOT_WORSE if gain[0] >= -self.margin else WORSE if gain[1] < -self.margin else UNDECIDED
 
     def at_look(
-        self, looks: int | None, look: int | None, path: str | None, settings: dict[str, Any]
+        self, looks: int | None, look: int | None, path: str | None, settings: Mapping[str, Any]
     ) -> tuple[Interval, str]:
-        """Return the interval at one of several planned looks, and what the verdict holds for.
-
-        Args:
-            looks: number of planned looks; None for a single one.
-            look: this look, from 1.
-            path: file that records the looks; None to check nothing.
-            settings: what all looks of the file share.
-        """
+        """Return the interval at one of several planned looks, and what the verdict holds for."""
         interval = self.interval(1, DRAWS, LEVEL)
         if looks is None and look is None:
             if path is not None:
-                raise ValueError("--looks-file records looks that --looks and --look plan; pass both")
+                raise ValueError("looks_file records looks that looks and look plan; pass both")
             return interval, "tested once"
         of_data = digest(*self.pair.notes, f"{float(interval.estimate):.12g}")
         file = None if path is None else LooksFile(path, {**settings, "margin": self.margin, "looks": looks})
@@ -173,7 +233,7 @@ class Gate:
         text = f"look {look} of {looks}"
         found = at_look(self.interval(1, DRAWS, level_to_draw(quantile)), quantile, text)
         if file is None:
-            return found, f"{text}; nothing checked the earlier ones, since --looks-file is missing"
+            return found, f"{text}; nothing checked the earlier ones, since no file records them"
         bound, verdict = float(found.low if self.better else -found.high), VERDICTS[self.verdict(found)]
         file.add(samples=self.pair.samples, information=information, bound=bound, verdict=verdict, digest=of_data)
         return found, f"{text}, recorded in {path}"

@@ -128,7 +128,7 @@ class LooksFile:
         if self.path.exists():
             held = json.loads(self.path.read_text(encoding="utf-8"))
             if not isinstance(held, dict) or held.keys() != {"plan", "looks"}:
-                raise ValueError(f"{path} is no file of --looks-file")
+                raise ValueError(f"{path} is no file that records looks")
             for name in {**held["plan"], **plan}:
                 if held["plan"].get(name) != plan.get(name):
                     raise ValueError(f"{path} plans {name}={held['plan'].get(name)}, got {plan.get(name)}")

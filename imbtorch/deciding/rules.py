@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -383,10 +384,15 @@ class Threshold(_Rule):
         wide = scores if scores.dtype == torch.float64 else scores.to(torch.float32)
         return (wide > limit.to(wide)).to(torch.int64)
 
-    def predict(self, scores: Tensor) -> Tensor:
-        """Return the classes, 0 and 1, as :meth:`forward` does."""
-        decided: Tensor = self(scores)
-        return decided
+    def predict(self, scores: Any) -> Any:
+        """Return the classes, 0 and 1, as :meth:`forward` does: a tensor, or for arrays and columns a NumPy array.
+
+        Args:
+            scores: tensor as for :meth:`forward`, NumPy array, or column of a frame.
+        """
+        if isinstance(scores, Tensor):
+            return self(scores)
+        return self(torch.as_tensor(np.asarray(scores))).numpy()
 
     def take(self, source: Any) -> None:
         """Set the thresholds to the values in a sweep's result or in a point of its ``best``, in place.

@@ -21,10 +21,11 @@ from imbtorch.deciding.base import DecidingSweep
 from imbtorch.deciding.curves import matrices_of, unresolved
 from imbtorch.deciding.histogram import Grid, Histogram
 from imbtorch.deciding.limits import checked_limits, of_binary_counts
+from imbtorch.deciding.points import OperatingPoint
 from imbtorch.deciding.rules import Threshold
 from imbtorch.deciding.sweep_result import SweepResult
 from imbtorch.deciding.sweep_settings import Also, SweepSettings, checked_costs
-from imbtorch.deciding.thresholds import OperatingPoint, worst_value
+from imbtorch.deciding.thresholds import worst_value
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import Measured, directed
 from imbtorch.metrics.base import UNSURE, Counter, OnInvalid, TaskOptions, TorchmetricsArguments, canonical

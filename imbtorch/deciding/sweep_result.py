@@ -27,9 +27,11 @@ from imbtorch.deciding.curves import (
     precision_recall_curve,
     roc_curve,
 )
+from imbtorch.deciding.points import OperatingPoint, threshold_text
+from imbtorch.deciding.rules import Threshold
 from imbtorch.deciding.steady import HeldOut, counts_at, filled, gain_interval, held_out, pooled
 from imbtorch.deciding.sweep_settings import AP, Also, Chosen, SweepSettings, negated
-from imbtorch.deciding.thresholds import OperatingPoint, candidates, held_text, probabilities, threshold_text, with_one
+from imbtorch.deciding.thresholds import candidates, held_text, probabilities, with_one
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
 from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
@@ -91,6 +93,17 @@ class SweepResult(Result):
     def log_odds(self) -> Tensor:
         """Log-odds of the chosen threshold, float64 ``[]`` or ``[L]``; above 36.7 its probability is 1 in float64."""
         return self._chosen.log_odds.clone()
+
+    @property
+    def rule(self) -> Threshold:
+        """Rule that decides by the chosen threshold, for :class:`torch.nn.Sequential`, export and NumPy arrays.
+
+        Raises:
+            ValueError: for ``task="multiclass"``, whose thresholds are those of each class against the rest.
+        """
+        if self._settings.counting.task == "multiclass":
+            raise ValueError("a sweep of several classes has no rule; LogitAdjustmentSweep chooses one for them")
+        return Threshold(log_odds=self._chosen.log_odds, logits=self.logits)
 
     # --- curves -----------------------------------------------------------------------------------------------------
 
@@ -248,6 +261,10 @@ class SweepResult(Result):
         method = "held-out tenths, posterior" + self._held_text(index, corrected)
         low, high = outermost(found.low, found.high, at_chosen.low, at_chosen.high)
         return replace(found, low=low, high=high, method=method)
+
+    def _corrected(self, index: int) -> Interval:
+        """Compute the interval of the value at the best threshold of one label; equal calls draw alike."""
+        return self._value_interval(index, self._parts()[index], 0.95, torch.Generator().manual_seed(0))
 
     def _held_out(self, index: int, histogram: Tensor, generator: torch.Generator | None) -> HeldOut:
         """Count samples of a label at the thresholds that other samples choose; raise if none keeps the limits."""
@@ -451,6 +468,9 @@ class SweepResult(Result):
             settings.sure,
             self.logits,
             threshold[1],
+            settings.name if settings.costs is None else f"{settings.name} (threshold by costs)",
+            {name: limit.bound for name, limit in settings.limits.items()},
+            None if settings.counting.weighted else partial(replace(self, _settings=settings)._corrected, index),
         )
         if point.alerts in (0, 1):
             warn_caller(f"ThresholdSweep: the best threshold predicts the same for all samples: {point}")

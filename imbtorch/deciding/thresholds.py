@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, cast
 
 import torch
@@ -16,7 +15,6 @@ from imbtorch.counts import Counts, Measure, double, evaluated, ratio, rescaled
 from imbtorch.deciding.curves import matrices_of
 from imbtorch.deciding.ties import ROUNDING
 from imbtorch.intervals.draws import gammas
-from imbtorch.tables import wrapped
 
 REACHES = (1 / 8, 1 / 4, 1 / 2)  # recalls at which walks for precision start
 ALERTS = tuple(2 ** (third / 3) for third in range(-3, 4))  # alerts per positive where walks for a peak start
@@ -163,64 +161,6 @@ class Limit(NamedTuple):
 
 Limits: TypeAlias = Mapping[str, Limit]
 DRAWS = 2000  # draws of the posterior; the standard error of a probability of .9 is .007
-
-
-@dataclass(frozen=True, eq=False)
-class OperatingPoint:
-    """A threshold with its value, counts and rates. :meth:`imbtorch.ThresholdSweep.best` finds it.
-
-    Attributes:
-        threshold: probability strictly above which 1 is predicted; above a logit of 36.7 it is 1 in float64.
-        value: value of the measure that was swept.
-        counts: ``[2, 2]`` as counted.
-        recall: share of the positives that are predicted positive.
-        precision: share of positives among positive predictions, nan without any; at ``prevalence`` if there is one.
-        alerts: share of samples predicted positive; at ``prevalence`` if there is one.
-        holds: name of each constraint -> posterior probability that it holds at this threshold. For constraints other
-            than recall it ignores that the threshold was chosen, and is much too high if the constraint is hard to
-            satisfy.
-        sure: level of the guarantee that all constraints hold, None without a guarantee: a false guarantee is given in
-            at most ``1 - sure`` of validation sets. It is not the probability that this guarantee is true.
-        logits: whether the scores were logits; None if it is unknown.
-        log_odds: log-odds of the threshold; None if they are those of the probability.
-
-    >>> point = OperatingPoint(0.3, 0.8, torch.tensor([[90, 10], [1, 9]]), 0.9, 9 / 19, 19 / 110, {"recall": 0.86})
-    >>> print(point)
-    threshold 0.3: value 0.800, recall 0.900, precision 0.474, alerts 0.173; limit of recall holds with
-      probability 0.86
-    """
-
-    threshold: float
-    value: float
-    counts: Tensor
-    recall: float
-    precision: float
-    alerts: float
-    holds: Mapping[str, float]
-    sure: float | None = None
-    logits: bool | None = None
-    log_odds: float | None = None
-
-    def __str__(self) -> str:
-        """Return one sentence."""
-        flags = {0.0: ", which flags nobody", 1.0: ", which flags everybody"}.get(self.alerts, "")
-        held = "".join(f"; limit of {name} holds with probability {chance:.2f}" for name, chance in self.holds.items())
-        level = "" if self.sure is None else f"; promised at sure={self.sure:g}"
-        return wrapped(
-            f"threshold {threshold_text(self.threshold, self.log_odds)}{flags}: value {self.value:.3f}, recall "
-            f"{self.recall:.3f}, precision {self.precision:.3f}, alerts {self.alerts:.3g}{held}{level}"
-        )
-
-
-def threshold_text(threshold: float, log_odds: float | None) -> str:
-    """Return a threshold as text, with its logit if the probability is rounded to 0 or 1.
-
-    >>> threshold_text(0.3, -0.847), threshold_text(1.0, 45.0), threshold_text(1.0, math.inf)
-    ('0.3', '1 (logit 45)', '1')
-    """
-    if threshold in (0, 1) and log_odds is not None and math.isfinite(log_odds):
-        return f"{threshold:.6g} (logit {log_odds:.6g})"
-    return f"{threshold:.6g}"
 
 
 def distinct(histogram: Tensor, thresholds: int) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from imbtorch.choosing.gate import NOT_WORSE, UNDECIDED, Gate
 from imbtorch.columns import Rules
 from imbtorch.predictions.compare import paired
 from imbtorch.predictions.merge import merge_results
-from imbtorch.predictions.report import report
+from imbtorch.predictions.saved import report
 from imbtorch.reports.result import ReportResult
 from imbtorch.version import __version__
 

@@ -2,150 +2,114 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from imbtorch.choosing.comparisons import Comparison
 from imbtorch.choosing.gate import PairedModels
 from imbtorch.choosing.outcomes import JointOutcomes
-from imbtorch.columns import Array, Classes, Column, Missing, Rules, typed, without_left_out
+from imbtorch.columns import Array, Classes, Column, Rules, typed, without_left_out
+from imbtorch.counting.arguments import real_number
 from imbtorch.deciding.curves import AREAS
-from imbtorch.deciding.scores import check_scores
-from imbtorch.predictions.report import opened
 from imbtorch.predictions.samples import ids_of
+from imbtorch.predictions.scores import check_scores
 from imbtorch.predictions.sources import Arrays, Engine, Source, floats, single
 from imbtorch.suggestions import first_names
 from imbtorch.waiting import LOG
 
 BYTES = 100  # memory of a row that is paired by id
+UNLIKE = 0.1  # difference of two shares of alerts, as a share of the larger one, from which they are not compared
 ROLES = ("target", "again", "old", "new", "cluster")
 
 
-def compare_predictions(
-    old: Any,
-    new: Any = None,
-    *,
-    measure: str,
-    target: str,
-    preds: str | Sequence[str] | None = None,
-    scores: str | Sequence[str] | None = None,
-    threshold: float = 0.5,
-    model: str | None = None,
-    id: str | None = None,
-    by_row: bool = False,
-    cluster: str | None = None,
-    class_names: Sequence[Any] | Mapping[Any, Any] | None = None,
-    positive: Any = None,
-    ignore: Any = None,
-    missing: Missing = "raise",
-    level: float = 0.95,
-    generator: torch.Generator | None = None,
-    encoding: str | None = None,
-    decimal: str = ".",
-    head: bool = True,
-) -> Comparison:
-    """Compare the saved predictions of two models on the same samples, as :func:`imbtorch.statistics.paired_compare`.
+class Pairing(NamedTuple):
+    """Two models of the same samples: their predictions, and how rows are paired and scores become classes."""
 
-    Classes are compared by joint counts of target, old and new prediction, which the source groups: memory does not
-    grow with rows, unless they are paired by ``id``.
-
-    Args:
-        old: predictions of the old model, or of both: files, a frame, or a lazy frame, as for :func:`imbtorch.report`.
-        new: predictions of the new model; None if ``old`` holds both.
-        measure: name in the catalogue, or ``"auc"`` or ``"average_precision"`` for scores.
-        target: column of true classes; the new source may lack it if rows are paired by ``id``.
-        preds: column of predicted classes; two columns if one source holds both models, the old one first.
-        scores: column of scores of the positive class, or two; instead of ``preds``.
-        threshold: score strictly above which 1 is predicted.
-        model: column that names the model of each row of one source; the model of the first row is the old one.
-        id: column that pairs the rows; by default they are paired by their order, and targets must agree.
-        by_row: whether to pair rows by order although columns such as ``"image_id"`` differ.
-        cluster: column of ids of clusters, such as patients.
-        class_names: classes in their order.
-        positive: positive one of two classes.
-        ignore: target, or list of targets, whose samples are left out.
-        missing: ``"raise"``, ``"drop"`` or ``"class"``, as for :func:`imbtorch.report`.
-        level: nominal coverage of the interval.
-        generator: source of randomness, on the CPU; by default torch's.
-        encoding: encoding of CSV files.
-        decimal: decimal sign of numbers in CSV files.
-        head: whether the first row of CSV files names the columns.
-
-    Returns:
-        :class:`~imbtorch.statistics.Comparison` of new minus old.
-
-    Raises:
-        ValueError: for rows that cannot be paired, targets that differ, and as :func:`imbtorch.report`.
-
-    >>> columns = {"label": [0, 0, 1, 1] * 50, "old": [0, 1, 1, 0] * 50, "new": [0, 0, 1, 0] * 50}
-    >>> print(compare_predictions(columns, measure="recall", target="label", preds=["old", "new"]).difference.estimate)
-    tensor(0., dtype=torch.float64)
-    """
-    rules = Rules(class_names, positive, None, ignore, missing)
-    columns = {"target": target, "preds": preds, "scores": scores, "model": model, "id": id, "cluster": cluster}
-    pair = paired(old, new, columns, rules, measure, threshold, by_row, (encoding, decimal, head))
-    return pair.compare(pair.measure("measure", measure), level, generator)
+    old: Any
+    new: Any
+    other: Any  # source of the new model, opened
+    target: Any  # column of its targets
+    id: str | None
+    by_row: bool
+    model: str | None
+    threshold: float | Sequence[float] | None
+    alerts: float | None
 
 
-def paired(
-    old: Any,
-    new: Any,
-    columns: Mapping[str, Any],
-    rules: Rules,
-    measure: str,
-    threshold: float,
-    by_row: bool,
-    reading: tuple[str | None, str, bool],
-) -> PairedModels:
-    """Pair the rows of two models; ``reading`` has the encoding, the decimal sign, and whether files have a head."""
-    predicted = _columns_of_predictions(columns)
-    source = opened(old, [columns["target"], *predicted], *reading)
-    roles = {"target": columns["target"], "old": predicted[0], "new": predicted[-1], "cluster": columns["cluster"]}
-    if new is None and columns["model"] is None:
-        if len(predicted) != 2:
-            raise ValueError("one source needs two columns of predictions, the old one first, or model=")
-        names = {role: single(source, role, name) for role, name in roles.items() if name is not None}
-    elif new is None:
-        named = {**roles, "id": columns["id"], "model": columns["model"]}
-        wanted = {role: single(source, role, name) for role, name in named.items() if name is not None}
+def paired(source: Source | None, target: Any, cluster: Any, rules: Rules, measure: str, how: Pairing) -> PairedModels:
+    """Pair the rows of two models; without a source the arguments hold the values."""
+    cuts = _thresholds(measure, how)
+    roles = {"target": target, "old": how.old, "new": how.new, "cluster": cluster}
+    if source is None:
+        if how.other is not None or how.model is not None or how.id is not None:
+            raise ValueError("other, model and id are for sources of columns; without a source pass both predictions")
+        source, names = _of_values(roles)
+    elif how.other is None and how.model is None:
+        names = {role: single(source, role, _checked(name)) for role, name in roles.items() if name is not None}
+        if names["old"] == names["new"]:
+            raise ValueError("old and new are the same column; name two, or pass other= or model=")
+    elif how.other is None:
+        named = {**roles, "id": how.id, "model": how.model}
+        wanted = {role: single(source, role, _checked(name)) for role, name in named.items() if name is not None}
+        if wanted["old"] != wanted["new"]:
+            raise ValueError("old and new must name the same column of a long source, whose models are in model=")
         both = _split_models(source, wanted.pop("model"), list(wanted.values()))
-        source, names = _joined(*both, roles, columns["id"], by_row)
+        source, names = _joined(*both, roles, target, how)
     else:
-        if len(set(predicted)) > 1 and set(predicted) <= set(source.names):
-            raise ValueError(f"the first source holds both {first_names(predicted)}; leave the second one out")
-        other = opened(new, predicted[-1:], *reading, source)
-        source, names = _joined(source, other, roles, columns["id"], by_row)
+        if how.old != how.new and how.new in source.names:
+            raise ValueError(f"the first source holds both {how.old!r} and {how.new!r}; leave the second one out")
+        source, names = _joined(source, how.other, roles, how.target, how)
     source.called |= {name: "target of new" if role == "again" else role for role, name in names.items()}
-    if columns["scores"] is not None:
-        return _of_scores(source, names, rules, None if measure in AREAS else threshold, columns["id"])
+    if cuts is not None:
+        return _of_scores(source, names, rules, how, cuts)
     found = source.counted([names[role] for role in ROLES if role in names])[0]
-    return _of_classes({role: found[name] for role, name in names.items()}, rules, columns["id"])
+    return _of_classes({role: found[name] for role, name in names.items()}, rules, how.id)
 
 
-def _columns_of_predictions(columns: Mapping[str, Any]) -> list[str]:
-    """Return one or two columns of predictions; raise unless each argument names single columns."""
-    if (columns["preds"] is None) == (columns["scores"] is None):
-        raise TypeError("preds or scores must be given, one of them")
-    predicted = columns["preds"] if columns["scores"] is None else columns["scores"]
-    predicted = [predicted] if isinstance(predicted, str) else list(predicted)
-    for name in (*predicted, *(columns[role] for role in ("target", "model", "id", "cluster"))):
-        if name is not None and (not isinstance(name, str) or "*" in name):
+def _thresholds(measure: str, how: Pairing) -> tuple[float, ...] | None:
+    """Return the thresholds of the old and the new model; none for areas and alerts, None for predicted classes."""
+    if measure in AREAS:
+        if how.threshold is not None or how.alerts is not None:
+            raise ValueError(f"{measure!r} is an area over all thresholds; leave threshold and alerts out")
+        return ()
+    if how.threshold is not None and how.alerts is not None:
+        raise ValueError("threshold and alerts both choose thresholds; leave one of them out")
+    if how.alerts is not None:
+        if not 0 < real_number("alerts", how.alerts) < 1:
             raise ValueError(
-                f"compare takes names of single columns, without *, such as two columns (--preds old new), got {name!r}"
+                f"alerts must lie in (0, 1), got {how.alerts!r}; it is a share of the samples, such as 0.005"
             )
-    if len(predicted) > 2:
-        raise ValueError(f"compare takes one column of predictions or two, got {first_names(predicted)}")
-    return predicted
+        return ()
+    if how.threshold is None:
+        return None
+    given = how.threshold if isinstance(how.threshold, (list, tuple)) else [how.threshold] * 2
+    found = tuple(real_number("threshold", each) for each in given)
+    if len(found) != 2:
+        raise ValueError(f"threshold must be one number or two, the old model's first, got {how.threshold!r}")
+    return found
+
+
+def _of_values(roles: Mapping[str, Any]) -> tuple[Source, dict[str, str]]:
+    """Return columns that the arguments hold."""
+    held = {role: values for role, values in roles.items() if values is not None}
+    return Arrays(held, called={role: role for role in held}), {role: role for role in held}
+
+
+def _checked(name: Any) -> str:
+    """Return the name of a single column."""
+    if not isinstance(name, str) or "*" in name:
+        raise ValueError(f"a comparison takes names of single columns, without *, got {name!r}")
+    return name
 
 
 def _of_scores(
-    source: Source, names: Mapping[str, str], rules: Rules, threshold: float | None, id: str | None
+    source: Source, names: Mapping[str, str], rules: Rules, how: Pairing, cuts: tuple[float, ...]
 ) -> PairedModels:
-    """Return the scores of both models, or the classes at a threshold."""
+    """Return the scores of both models, or the classes at their thresholds."""
     classes = typed(source.counted([names["target"]])[0][names["target"]], [], rules)
     if not classes.binary:
         held = first_names(classes.names)
@@ -157,24 +121,40 @@ def _of_scores(
         columns = {role: found[names[role]] for role in keys}
         codes = {role: _codes(classes, columns[role], role) for role in keys if role != "cluster"}
         if "again" in codes:
-            _check_targets(codes["target"], codes["again"], None, classes.names, id)
+            _check_targets(codes["target"], codes["again"], None, classes.names, how.id)
         part = {"target": codes["target"]}
         if "cluster" in columns:
             part["cluster"] = ids_of(columns["cluster"])
         part |= {role: floats(role, arrays[names[role]], start) for role in ("old", "new")}
         keep = np.stack(list(codes.values())).min(0) >= 0
         keep &= _are_there(np.stack((part["old"], part["new"])), keep, start, rules)
-        for role in ("old", "new") if threshold is not None else ():
-            scores = check_scores(np.where(keep, part[role], 0.0), (), role, False, False, start)
-            part[role] = (scores > threshold).astype(np.int64)
+        for role in ("old", "new") if cuts else ():
+            part[role] = check_scores(np.where(keep, part[role], 0.0), (), role, False, False, start)
         start += len(keep)
         for role, each in part.items():
             parts.setdefault(role, []).append(each[keep])
-    joined = {role: torch.from_numpy(np.concatenate(some)) for role, some in parts.items()}
-    (new, old, target), cluster = (joined[role] for role in ("new", "old", "target")), joined.get("cluster")
-    if threshold is None:
-        return PairedModels(classes.names, True, None, (new, old, target), cluster)
-    return PairedModels(classes.names, True, JointOutcomes.of(torch.stack((new, old)), target, 2, cluster))
+    joined = {role: np.concatenate(some) for role, some in parts.items()}
+    old, new, target = joined["old"], joined["new"], torch.from_numpy(joined["target"])
+    cluster = torch.from_numpy(joined["cluster"]) if "cluster" in joined else None
+    if not cuts and how.alerts is None:
+        scores = torch.from_numpy(new), torch.from_numpy(old), target
+        return PairedModels(classes.names, True, None, scores, cluster)
+    if how.alerts is not None:
+        cuts = _at_alerts(old, how.alerts), _at_alerts(new, how.alerts)
+        old_share, new_share = float((old > cuts[0]).mean()), float((new > cuts[1]).mean())
+        if abs(old_share - new_share) > UNLIKE * max(old_share, new_share):
+            raise ValueError(
+                f"alerts={how.alerts:g} becomes {old_share:.3g} for old and {new_share:.3g} for new, since samples with"
+                " equal scores are flagged together; choose another share, or a threshold for each by threshold="
+            )
+    preds = torch.from_numpy(np.stack((new > cuts[1], old > cuts[0])).astype(np.int64))
+    return PairedModels(classes.names, True, JointOutcomes.of(preds, target, 2, cluster), thresholds=(cuts[1], cuts[0]))
+
+
+def _at_alerts(scores: Array, alerts: float) -> float:
+    """Return the lowest threshold strictly above which at most a share of the scores lies."""
+    most = math.floor(alerts * len(scores) + 1e-9)
+    return float(-np.partition(-scores, most)[most])
 
 
 def _are_there(scores: Array, keep: Array, start: int, rules: Rules) -> Array:
@@ -256,19 +236,19 @@ def _is_id(name: str) -> bool:
 
 
 def _joined(
-    old: Source, new: Source, roles: Mapping[str, str | None], id: str | None, by_row: bool
+    old: Source, new: Source, roles: Mapping[str, Any], of_new: Any, how: Pairing
 ) -> tuple[Source, dict[str, str]]:
     """Return one source with the paired rows of two, and its columns by role."""
     own = [role for role in ("target", "old", "cluster") if roles[role] is not None]
-    first = {role: single(old, role, roles[role]) for role in own}
-    second = {"new": single(new, "new", roles["new"])}
-    if roles["target"] in new.names or id is None:
-        second["again"] = single(new, "target", roles["target"])
-    if id is None:
-        keys = [] if by_row else [name for name in old.names if _is_id(name) and name in new.names]
+    first = {role: single(old, role, _checked(roles[role])) for role in own}
+    second = {"new": single(new, "new", _checked(roles["new"]))}
+    if of_new in new.names or how.id is None:
+        second["again"] = single(new, "target", _checked(of_new))
+    if how.id is None:
+        keys = [] if how.by_row else [name for name in old.names if _is_id(name) and name in new.names]
     else:
-        keys = list({single(each, "id", id) for each in (old, new)})
-        LOG.warning("imbtorch: pairing rows by %r keeps all ids in memory, about %d bytes a row", id, BYTES)
+        keys = list({single(each, "id", _checked(how.id)) for each in (old, new)})
+        LOG.warning("imbtorch: pairing rows by %r keeps all ids in memory, about %d bytes a row", how.id, BYTES)
     one = _relation(old, None, [*first.values(), *keys])
     other = _relation(new, one, [*second.values(), *keys])
-    return one.paired(other, first, second, keys, id is not None), {role: role for role in (*first, *second)}
+    return one.paired(other, first, second, keys, how.id is not None), {role: role for role in (*first, *second)}

@@ -2,17 +2,17 @@
 
 from imbtorch.choosing.comparisons import Comparison, compare, paired_compare
 from imbtorch.choosing.epochs import ChosenEpoch, select_epoch
+from imbtorch.choosing.gate import Verdict
 from imbtorch.choosing.models import Selection, select_model
 from imbtorch.choosing.planning import samples_needed
 from imbtorch.choosing.runs import Runs, RunsByMeasure, over_runs
 from imbtorch.deciding.adjustments import AdjustmentPoint
 from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import partial_auc
-from imbtorch.deciding.thresholds import OperatingPoint
+from imbtorch.deciding.points import OperatingPoint
 from imbtorch.deciding.ties import undominated
 from imbtorch.intervals.baselines import beats_baseline, skill, trivial
 from imbtorch.intervals.intervals import Interval, bootstrap, posterior
-from imbtorch.predictions.compare import compare_predictions
 
 __all__ = [
     "AdjustmentPoint",
@@ -24,10 +24,10 @@ __all__ = [
     "Runs",
     "RunsByMeasure",
     "Selection",
+    "Verdict",
     "beats_baseline",
     "bootstrap",
     "compare",
-    "compare_predictions",
     "over_runs",
     "paired_compare",
     "partial_auc",

@@ -1,4 +1,4 @@
-"""Scores of saved predictions: checks, areas under curves, and decision rules, some samples at a time."""
+"""Scores of saved predictions: checks, and areas under curves, some samples at a time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from imbtorch.counting.arguments import Task
 from imbtorch.counting.logits import against_the_rest, of_class_one
 from imbtorch.counting.tasks import UNEVEN
 from imbtorch.counts import rescaled_rows
-from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
-from imbtorch.deciding.adjustment_sweep import LogitAdjustmentSweep
 from imbtorch.deciding.curves import AREAS, histogram_of_ranks
 from imbtorch.deciding.sweep import ThresholdSweep
+from imbtorch.deciding.sweep_result import SweepResult
 from imbtorch.intervals.intervals import Interval
 from imbtorch.metrics.rows import Row, shown
 from imbtorch.suggestions import first_names
@@ -92,7 +91,7 @@ def _are_rounded(scores: Array, sums: Array) -> Array:
 
 @dataclass
 class Curves:
-    """Areas under curves and decision rules, from scores that come in parts.
+    """Areas under curves, from scores that come in parts.
 
     Areas are exact for few samples, whose scores are kept; of many they are those of a sweep's bins.
 
@@ -103,9 +102,6 @@ class Curves:
         prevalence: class shares, in the order of the classes; for labels of positives.
         rows: number of samples to come.
         weighted: whether samples have weights.
-        clustered: whether samples have clusters.
-        rule: measure of the decision rule.
-        prior: training samples of each class.
     """
 
     task: Task
@@ -114,63 +110,40 @@ class Curves:
     prevalence: Sequence[float] | None
     rows: int
     weighted: bool
-    clustered: bool
-    rule: str | None = None
-    prior: Any = None
     _kept: list[tuple[Tensor, Tensor, Tensor | None]] = field(default_factory=list)
     _hard: bool = True
+    _sweep: ThresholdSweep | None = None
 
     def __post_init__(self) -> None:
-        """Make the sweeps."""
+        """Make a sweep for many samples."""
         width = 1 if self.task == "binary" else len(self.names)
-        self.exact = self.rows <= MOST_ROWS and self.rows * width <= MOST_SCORES
-        self._sweep: ThresholdSweep | None = None
-        self._adjustments: LogitAdjustmentSweep | None = None
-        several = self.task == "multiclass"
-        if self.rule is not None and several:
-            prior = self.prior
-            shares = [prior[name] for name in self.names] if isinstance(prior, Mapping) else prior
-            self._adjustments = LogitAdjustmentSweep(self.rule, shares, class_names=self.names, logits=self.logits)
-        if not self.exact or (self.rule is not None and not several):
-            sizes: dict[str, Any] = {"class_names": self.names}
-            sizes |= {"num_classes": len(self.names)} if several else {"num_labels": len(self.names)}
+        if self.rows > MOST_ROWS or self.rows * width > MOST_SCORES:
             self._sweep = ThresholdSweep(
-                "balanced_accuracy" if self.rule is None or several else self.rule,
+                "balanced_accuracy",
                 task=self.task,
                 prevalence=self.prevalence,
                 logits=self.logits,
                 weighted=self.weighted,
-                clusters=self.clustered and self.rule is not None and not several,
-                also=() if self.exact else ("auc", "average_precision"),
-                **({} if self.task == "binary" else sizes),
+                also=("auc", "average_precision"),
+                **sizes_of(self.task, self.names),
             )
 
     def update(self, scores: Tensor, target: Tensor, **extra: Tensor) -> None:
-        """Add samples, with ``weight``, ``frequency`` and ``cluster`` where they have them."""
+        """Add samples, with ``weight`` or ``frequency`` where they have them."""
         self._hard = self._hard and not self.logits and bool(((scores == 0) | (scores == 1)).all())
-        if self.exact:
+        if self._sweep is None:
             self._kept.append((scores, target, extra.get("weight", extra.get("frequency"))))
-        if self._sweep is not None:
-            unused = "cluster" if self.rule is None or self.task == "multiclass" else ""
-            self._sweep.update(scores, target, **{key: each for key, each in extra.items() if key != unused})
-        if self._adjustments is not None:
-            self._adjustments.update(scores, target, **extra)
+        else:
+            self._sweep.update(scores, target, **extra)
 
     def values(self, bounded: Sequence[str]) -> tuple[dict[Row, Tensor], list[str]]:
         """Return all rows, areas with the bounds that are named, and what a reader of them must know."""
-        notes = []
         if self._hard:
             warn_caller("all scores are 0 or 1, so curves have a single point; pass probabilities, or classes as preds")
-        if self.exact:
-            rows = self._exact(bounded)
-        else:
-            rows = self._binned(bounded)
-            notes.append(f"auc, average_precision: by the bins of a sweep, since there are {self.rows:,} samples")
-        if self._adjustments is not None:
-            rows |= self._adjusted()
-        elif self.rule is not None:
-            rows |= self._threshold()
-        return rows, notes
+        if self._sweep is None:
+            return self._exact(bounded), []
+        note = f"auc, average_precision: by the bins of a sweep, since there are {self.rows:,} samples"
+        return self._binned(self._sweep.result(), bounded), [note]
 
     def _exact(self, bounded: Sequence[str]) -> dict[Row, Tensor]:
         """Return areas of each label or class against the rest and their mean, from all scores."""
@@ -207,10 +180,9 @@ class Curves:
         rows = {row: value for areas in found.values() for row, value in areas.items()}
         return dict(zip(rows, shown(list(rows.values())), strict=True)) | bounds
 
-    def _binned(self, bounded: Sequence[str]) -> dict[Row, Tensor]:
+    def _binned(self, result: SweepResult, bounded: Sequence[str]) -> dict[Row, Tensor]:
         """Return areas from the bins of a sweep."""
-        assert self._sweep is not None
-        result, binary = self._sweep.result(), self.task == "binary"
+        binary = self.task == "binary"
         rows: dict[Row, Tensor] = {}
         for measure in AREAS:
             kinds = [Row(measure, True)]
@@ -223,35 +195,6 @@ class Curves:
         areas = {row: value for row, value in rows.items() if row.measure == "auc" and not row.bound}
         _warn_if_reversed(areas, [ENOUGH] * len(areas))
         return rows
-
-    def _threshold(self) -> dict[Row, Tensor]:
-        """Return the rows of the threshold of two classes, or of each label."""
-        assert self._sweep is not None
-        assert self.rule is not None
-        sweep = self._sweep.result()
-        thresholds, values = sweep.curve()
-        plain = values[..., int((thresholds - 0.5).abs().argmin())].reshape(-1).tolist()
-        interval = None if self.weighted else sweep.gain(generator=torch.Generator().manual_seed(0))
-        found: dict[Row, Tensor] = {}
-        chosen, at_it = ([row for row in sweep.rows if row.measure == each] for each in ("threshold", "value"))
-        for place, (number, value) in enumerate(zip(chosen, at_it, strict=True)):
-            of = self.rule if self.task == "binary" else f"{self.rule}/{number.of}"
-            numbers = (sweep.rows[number].item(), plain[place], sweep.rows[value].item())
-            found |= _chosen("threshold", of, value.better, numbers, interval, place)
-            if self.logits:
-                found[Row("log_odds", None, "rule", of)] = sweep.log_odds.reshape(-1)[place]
-        return found
-
-    def _adjusted(self) -> dict[Row, Tensor]:
-        """Return the rows of the logit adjustment of several classes."""
-        assert self._adjustments is not None
-        assert self.rule is not None
-        result: LogitAdjustmentResult = self._adjustments.result()
-        taus, values = result.curve()
-        plain, chosen = (values[int((taus == tau).double().argmax())].item() for tau in (0.0, result.tau))
-        interval = result.gain(generator=torch.Generator().manual_seed(0))
-        better = self._adjustments["value"].row.better
-        return _chosen("tau", self.rule, better, (result.tau, plain, chosen), interval)
 
 
 def _warn_if_reversed(areas: Mapping[Row, Tensor], positives: Sequence[int]) -> None:
@@ -287,15 +230,7 @@ def ends_of(row: Row, interval: Interval, place: int = 0) -> dict[Row, Tensor]:
     return {Row(*own, "low"): low, Row(*own, "high"): high}
 
 
-def _chosen(
-    name: str, of: str, better: bool | None, numbers: Sequence[float], interval: Interval | None, place: int = 0
-) -> dict[Row, Tensor]:
-    """Return the rows of a rule: its number, the values of the measure without and with it, and its gain."""
-    keys = ((name, None), ("plain", better), ("chosen", better))
-    rows = [Row(key, direction, "rule", of) for key, direction in keys]
-    found = dict(zip(rows, torch.tensor(numbers, dtype=torch.float64).unbind(), strict=True))
-    if interval is not None:
-        gain = Row("gain", True, "rule", of)
-        found[gain] = shown([interval.estimate.reshape(-1)[place]])[0]
-        found |= ends_of(gain, interval, place)
-    return found
+def sizes_of(task: Task, names: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a sweep that tell its classes or labels."""
+    number = {"binary": "", "multiclass": "num_classes", "multilabel": "num_labels"}[task]
+    return {number: len(names), "class_names": names} if number else {}

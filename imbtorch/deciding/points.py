@@ -1,0 +1,183 @@
+"""Operating points: thresholds with their values, which JSON files hold for programs that decide by them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imbtorch.intervals.intervals import Interval
+from imbtorch.tables import wrapped
+from imbtorch.version import __version__
+
+FORMAT = "imbtorch operating point"
+SCHEMA = 1  # version of the files
+PLAIN = ("measure", "threshold", "log_odds", "logits", "value", "recall", "precision", "alerts", "sure")
+ENDS = ("estimate", "low", "high", "level")
+
+
+@dataclass(frozen=True, eq=False)
+class OperatingPoint:
+    """A threshold with its value, counts and rates. :meth:`imbtorch.ThresholdSweep.best` finds it.
+
+    Attributes:
+        threshold: probability strictly above which 1 is predicted; above a logit of 36.7 it is 1 in float64.
+        value: value of the measure that was swept; it looks better than it is, see :attr:`corrected`.
+        counts: ``[2, 2]`` as counted.
+        recall: share of the positives that are predicted positive.
+        precision: share of positives among positive predictions, nan without any; at ``prevalence`` if there is one.
+        alerts: share of samples predicted positive; at ``prevalence`` if there is one.
+        holds: name of each constraint -> posterior probability that it holds at this threshold. For constraints other
+            than recall it ignores that the threshold was chosen, and is much too high if the constraint is hard to
+            satisfy.
+        sure: level of the guarantee that all constraints hold, None without a guarantee: a false guarantee is given in
+            at most ``1 - sure`` of validation sets. It is not the probability that this guarantee is true.
+        logits: whether the scores were logits; None if it is unknown.
+        log_odds: log-odds of the threshold; None if they are those of the probability.
+        measure: name of the measure that was swept.
+        limits: name of each constraint -> its bound, least or (of alerts) greatest.
+        correct: function that computes :attr:`corrected`; None if it is unknown.
+
+    >>> point = OperatingPoint(0.3, 0.8, torch.tensor([[90, 10], [1, 9]]), 0.9, 9 / 19, 19 / 110, {"recall": 0.86})
+    >>> print(point)
+    threshold 0.3: value 0.800, recall 0.900, precision 0.474, alerts 0.173; limit of recall holds with
+      probability 0.86
+    """
+
+    threshold: float
+    value: float
+    counts: Tensor
+    recall: float
+    precision: float
+    alerts: float
+    holds: Mapping[str, float]
+    sure: float | None = None
+    logits: bool | None = None
+    log_odds: float | None = None
+    measure: str = ""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    correct: Callable[[], Interval] | None = field(default=None, repr=False)
+
+    @cached_property
+    def corrected(self) -> Interval | None:
+        """Value to expect on new samples, corrected for the choice of the threshold; None for weighted samples."""
+        return None if self.correct is None else self.correct()
+
+    def to_json(self, path: str | PathLike[str]) -> None:
+        """Write the point to a JSON file, which :func:`imbtorch.open_result` opens, with its corrected value.
+
+        Args:
+            path: path of the file, which is overwritten.
+        """
+        plain = {name: getattr(self, name) for name in PLAIN}
+        found = self.corrected
+        interval = found and {name: float(getattr(found, name)) for name in ENDS} | {"method": found.method}
+        data = {
+            "format": FORMAT,
+            "schema": SCHEMA,
+            "imbtorch": __version__,
+            **plain,
+            "limits": dict(self.limits),
+            "holds": dict(self.holds),
+            "counts": self.counts.tolist(),
+            "corrected": interval,
+        }
+        Path(path).write_text(json.dumps(as_json(data), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+    def checked_for(self, logits: bool) -> float:
+        """Return the threshold for scores; raise if it was chosen for the other kind, or is rounded to 0 or 1."""
+        if self.logits is not None and self.logits != logits:
+            kinds = {True: "logits", False: "probabilities"}
+            raise ValueError(
+                f"threshold was chosen for {kinds[self.logits]}, but the scores are {kinds[logits]}; pass scores of its"
+                f" kind and logits={self.logits}"
+            )
+        text = threshold_text(self.threshold, self.log_odds)
+        if "logit" in text:
+            raise ValueError(
+                f"threshold {text} is rounded as a probability; decide by a rule instead, "
+                "Threshold(log_odds=point.log_odds, logits=True)"
+            )
+        return self.threshold
+
+    def __str__(self) -> str:
+        """Return one sentence."""
+        flags = {0.0: ", which flags nobody", 1.0: ", which flags everybody"}.get(self.alerts, "")
+        held = "".join(f"; limit of {name} holds with probability {chance:.2f}" for name, chance in self.holds.items())
+        level = "" if self.sure is None else f"; promised at sure={self.sure:g}"
+        return wrapped(
+            f"threshold {threshold_text(self.threshold, self.log_odds)}{flags}: value {self.value:.3f}, recall "
+            f"{self.recall:.3f}, precision {self.precision:.3f}, alerts {self.alerts:.3g}{held}{level}"
+        )
+
+
+def threshold_text(threshold: float, log_odds: float | None) -> str:
+    """Return a threshold as text, with its logit if the probability is rounded to 0 or 1.
+
+    >>> threshold_text(0.3, -0.847), threshold_text(1.0, 45.0), threshold_text(1.0, math.inf)
+    ('0.3', '1 (logit 45)', '1')
+    """
+    if threshold in (0, 1) and log_odds is not None and math.isfinite(log_odds):
+        return f"{threshold:.6g} (logit {log_odds:.6g})"
+    return f"{threshold:.6g}"
+
+
+def as_json(value: Any) -> Any:
+    """Return a value as strict JSON: None for nan, texts for infinite numbers."""
+    if isinstance(value, dict):
+        return {name: as_json(each) for name, each in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
+
+
+def point_of(data: Mapping[str, Any]) -> OperatingPoint:
+    """Make an operating point of the contents of a file.
+
+    Raises:
+        ValueError: for contents that no point has.
+    """
+
+    def number(name: str, given: Any, low: float = -math.inf, high: float = math.inf) -> float:
+        found = math.nan if given is None else float(given) if given in ("inf", "-inf") else given
+        if isinstance(found, bool) or not isinstance(found, (int, float)) or found < low or found > high:
+            raise ValueError(f"{name} must be a number in [{low:g}, {high:g}], got {given!r}")
+        return float(found)
+
+    def numbers(name: str) -> dict[str, float]:
+        return {str(key): number(f"{name} of {key}", each) for key, each in dict(data[name]).items()}
+
+    shares = {name: number(name, data[name], 0, 1) for name in ("threshold", "recall", "precision", "alerts")}
+    if math.isnan(shares["threshold"]) or data["logits"] not in (True, False, None):
+        raise ValueError("a point needs a threshold, and logits as true, false or null")
+    counts = torch.tensor(data["counts"], dtype=torch.float64)
+    if counts.shape != (2, 2) or not bool((counts.isfinite() & (counts >= 0)).all()):
+        raise ValueError(f"counts must be [2, 2] and not negative, got {data['counts']}")
+    point = OperatingPoint(
+        threshold=shares["threshold"],
+        value=number("value", data["value"]),
+        counts=counts if bool((counts != counts.round()).any()) else counts.long(),
+        recall=shares["recall"],
+        precision=shares["precision"],
+        alerts=shares["alerts"],
+        holds=numbers("holds"),
+        sure=None if data["sure"] is None else number("sure", data["sure"], 0, 1),
+        logits=data["logits"],
+        log_odds=None if data["log_odds"] is None else number("log_odds", data["log_odds"]),
+        measure=str(data["measure"]),
+        limits=numbers("limits"),
+    )
+    if data["corrected"] is not None:
+        ends = torch.tensor(
+            [number(f"corrected {name}", data["corrected"][name]) for name in ENDS], dtype=torch.float64
+        )
+        vars(point)["corrected"] = Interval(ends[0], ends[1], ends[2], ends[3].item(), str(data["corrected"]["method"]))
+    return point

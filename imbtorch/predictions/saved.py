@@ -1,0 +1,466 @@
+"""Saved predictions of any model, described once: reports, thresholds, logit adjustments and comparisons of them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar, overload
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack
+
+from imbtorch.choosing.comparisons import Comparison
+from imbtorch.choosing.gate import Gate, Verdict
+from imbtorch.columns import Missing, Rules
+from imbtorch.counting.arguments import Task, Thresholds, in_class_order
+from imbtorch.counts import check_choice
+from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
+from imbtorch.deciding.adjustment_sweep import LogitAdjustmentSweep
+from imbtorch.deciding.points import OperatingPoint
+from imbtorch.deciding.sweep import ThresholdSweep
+from imbtorch.deciding.sweep_result import SweepResult
+from imbtorch.deciding.sweep_settings import Also
+from imbtorch.measures.named import Measured
+from imbtorch.predictions.compare import Pairing, paired
+from imbtorch.predictions.report import check_order, counted, opened, reading
+from imbtorch.predictions.samples import Samples, from_arrays, from_source
+from imbtorch.predictions.scores import sizes_of
+from imbtorch.predictions.sources import Source
+from imbtorch.reports.result import ReportResult
+from imbtorch.suggestions import did_you_mean
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Reading(TypedDict, total=False):
+    """Arguments that say how a source is read; :class:`Predictions` explains them."""
+
+    class_names: Sequence[Any] | Mapping[Any, Any] | None
+    positive: Any
+    task: Task | None
+    group: Any
+    cluster: Any
+    weight: Any
+    frequency: Any
+    ignore: Any
+    missing: Missing
+    encoding: str | None
+    decimal: str
+    head: bool
+
+
+DEFAULTS: Reading = {
+    "class_names": None,
+    "positive": None,
+    "task": None,
+    "group": None,
+    "cluster": None,
+    "weight": None,
+    "frequency": None,
+    "ignore": None,
+    "missing": "raise",
+    "encoding": None,
+    "decimal": ".",
+    "head": True,
+}
+ROLES = ("group", "cluster", "weight", "frequency")
+
+
+def spelled_out(function: F) -> F:
+    """Show the arguments of :class:`Reading` one by one in the signature of a function, for help and completion."""
+    signature = inspect.signature(function)
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    hints = Reading.__annotations__
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name].__forward_arg__)
+        for name, default in DEFAULTS.items()
+    ]
+    function.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+    return function
+
+
+class Predictions:
+    """Saved predictions of one model or several, described once; each method reads the columns that it needs.
+
+    ``source`` is a frame (pandas, Polars, PyArrow), a mapping of columns, a lazy frame of an engine, or files: a path,
+    glob, folder or list of paths of CSV, TSV, Parquet or JSON lines, also ``.gz`` and ``.zst``
+    (``pip install imbtorch[files]``). The other arguments then name columns: one, a list, a pattern such as ``"p_*"``,
+    or a mapping of class to column. Memory does not grow with rows. Without ``source`` they hold the values: lists,
+    NumPy arrays, torch tensors, columns of frames; several columns as a mapping or frame.
+
+    **Classes** are integers if all values of targets and predictions are whole numbers, however written, booleans
+    if all are true or false, else texts. The guide has all rules. Booleans, and 0 and 1, are the binary task, with True
+    or 1 as the positive class. Two other classes are reported like several ones unless ``positive`` names one of them.
+
+    Args:
+        source: frame, mapping of columns, lazy frame, or files; None if the arguments hold the values.
+        target: true classes; of several labels columns of 0 and 1, ``[N, L]`` or label -> ``[N]``.
+        class_names: classes in their order, also those that do not occur; names of the integers 0 to K - 1, or a
+            mapping of class to name.
+        positive: positive one of two classes.
+        task: ``"multilabel"`` for labels of which each row has one, ``"multiclass"`` for the mean over 0 and 1.
+        group: group of each sample, such as its site; :meth:`report` adds the values of each and of the worst.
+        cluster: id of the cluster of each sample, such as its patient, which intervals and choices resample; the areas
+            of :meth:`report` then have no intervals.
+        weight: weight of each sample; weighted values have no intervals.
+        frequency: number of samples that each row stands for.
+        ignore: target, or list of targets, whose samples are left out, such as -100.
+        missing: ``"raise"``, ``"drop"`` to leave out samples with a missing value, ``"class"`` to make a class of them.
+        encoding: encoding of CSV files: ``"utf-8"``, ``"latin-1"`` or ``"utf-16"``.
+        decimal: decimal sign of numbers in CSV files.
+        head: whether the first row of CSV files names the columns; if not, they are ``"0"``, ``"1"``, ...
+
+    Raises:
+        ValueError: for values that have no single meaning, arguments that do not fit each other, and a file that
+            changed since it was read. The error names the argument, the row (from 0, without the head) and the remedy.
+        TypeError: for values that are no classes, and classes of different types.
+
+    >>> columns = {"label": [0, 0, 0, 1, 1] * 20, "score": [0.1, 0.2, 0.6, 0.4, 0.8] * 20}
+    >>> data = Predictions(columns, target="label")
+    >>> round(data.report(scores="score", threshold=0.3)["precision"].item(), 3)
+    0.667
+    >>> data.thresholds("score", "f1").best(alerts=0.3).threshold > 0.6
+    True
+    """
+
+    @spelled_out
+    def __init__(self, source: Any = None, *, target: Any, **arguments: Unpack[Reading]) -> None:
+        for name in arguments:
+            if name not in DEFAULTS:
+                raise TypeError(f"Predictions has no argument {name!r}{did_you_mean(name, DEFAULTS)}")
+        given: Reading = {**DEFAULTS, **arguments}
+        check_choice("missing", given["missing"], ("raise", "drop", "class"))
+        if given["weight"] is not None and given["frequency"] is not None:
+            raise ValueError("weight and frequency exclude each other; multiply them into one weight")
+        self._source, self._target = source, target
+        self._more = {name: each for name in ROLES if (each := given[name]) is not None}  # type: ignore[literal-required]
+        self._rules = Rules(given["class_names"], given["positive"], given["task"], given["ignore"], given["missing"])
+        self._how = given["encoding"], given["decimal"], given["head"]
+        self._stamps: dict[str, tuple[int, int]] = {}
+
+    def _open(self, wanted: Sequence[Any], like: Source | None = None) -> Source:
+        """Open the source; raise if a file changed since it was read first."""
+        source = opened(self._source, [each for each in wanted if isinstance(each, str)], *self._how, like)
+        for path in getattr(source, "paths", ()):
+            found = os.stat(path)
+            stamp = found.st_size, found.st_mtime_ns
+            if self._stamps.setdefault(path, stamp) != stamp:
+                raise ValueError(f"{path} changed since it was read; make new Predictions of it")
+        return source
+
+    def _samples(self, argument: str, predicted: Any, logits: bool, roles: Sequence[str] = ROLES[1:]) -> Samples:
+        """Read the columns of some predictions."""
+        more = {name: each for name, each in self._more.items() if name in roles}
+        if self._source is None:
+            given = from_arrays(argument, predicted, self._target, more)
+        else:
+            source = self._open([self._target, predicted, *more.values()])
+            given = from_source(source, argument, predicted, self._target, more)
+        with reading(given.source):
+            return Samples(given, self._rules, logits)
+
+    def report(
+        self,
+        preds: Any = None,
+        *,
+        scores: Any = None,
+        threshold: Thresholds | OperatingPoint = 0.5,
+        logits: bool = False,
+        prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
+        measures: Mapping[str, Measured] | Sequence[str] | None = None,
+        intervals: bool | Sequence[str] = False,
+    ) -> ReportResult:
+        """Report predicted classes or scores, as :class:`imbtorch.ImbalanceReport` reports those of a training.
+
+        **Scores** add the area under the ROC curve (``auc``) and the average precision (``average_precision``), with
+        several classes of each one against the rest and their mean: exact up to 5 million samples, then by a sweep's
+        bins.
+
+        Args:
+            preds: predicted classes, of several labels a column each. Floating arrays are scores; columns never are.
+            scores: score of class 1, True or ``positive``, or of each class, by name or ``[N, K]`` in their order.
+            threshold: score strictly above which 1 is predicted, for two classes and labels; or an operating point of
+                a sweep.
+            logits: whether scores are logits rather than probabilities; never guessed.
+            prevalence: class shares of the population for which values are computed, by class or in the order of the
+                classes (by class if ``positive`` names the first of two); for labels the share of positives of each.
+            measures: measures over all classes, as in :class:`imbtorch.ImbalanceReport`.
+            intervals: True for the 95% intervals of all measures, or names of values; False by default.
+
+        Returns:
+            :class:`imbtorch.ReportResult`, as ``ImbalanceReport.result()``: print its ``table()``.
+
+        >>> data = Predictions({"label": ["cat", "dog", "dog"], "pred": ["cat", "cat", "dog"]}, target="label")
+        >>> data.report("pred")["balanced_accuracy"]
+        tensor(0.7500)
+        """
+        if (preds is None) == (scores is None):
+            raise TypeError("preds or scores must be given, one of them: predicted classes, or scores of classes")
+        argument, predicted = ("preds", preds) if scores is None else ("scores", scores)
+        if isinstance(threshold, OperatingPoint):
+            threshold = threshold.checked_for(logits)
+        samples = self._samples(argument, predicted, logits, ROLES)
+        with reading(samples.given.source):
+            return counted(samples, threshold, prevalence, measures, intervals)
+
+    def thresholds(
+        self,
+        scores: Any,
+        measure: Measured,
+        *,
+        logits: bool = False,
+        thresholds: int | Tensor | None = None,
+        also: Sequence[Also] = (),
+        at_least: Mapping[str, float] | None = None,
+        alerts: float | None = None,
+        costs: Tensor | Sequence[Sequence[float]] | None = None,
+        sure: float | None = None,
+        prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
+        higher_is_better: bool | None = None,
+    ) -> SweepResult:
+        """Sweep thresholds of two classes, of each label, or of each class against the rest.
+
+        Args:
+            scores: as for :meth:`report`.
+            measure: measure to maximise; this and all that follows as for :class:`imbtorch.ThresholdSweep`.
+            logits: whether scores are logits.
+            thresholds: number of thresholds, or probabilities; 4,097 by default.
+            also: further values, such as ``"auc"``.
+            at_least: name of a measure -> least value.
+            alerts: greatest share of samples that may be predicted positive.
+            costs: ``[[0, fp], [fn, 0]]``: the threshold with the lowest expected cost is chosen.
+            sure: level of a guarantee that the constraints hold in the population.
+            prevalence: class shares of the population, as for :meth:`report`.
+            higher_is_better: direction; by default that of the measure.
+
+        Returns:
+            :class:`imbtorch.SweepResult`: its table, ``best(...)``, intervals, curves, calibration, pictures, and
+            ``rule``, a :class:`imbtorch.Threshold`.
+
+        >>> data = Predictions({"label": [0, 0, 1, 1] * 9, "score": [0.1, 0.4, 0.3, 0.9] * 9}, target="label")
+        >>> data.thresholds("score", "f1").rule.predict([0.2, 0.95])
+        array([0, 1])
+        """
+        samples = self._samples("scores", scores, logits)
+        check_order(samples, prevalence, ())
+        if isinstance(prevalence, Mapping):
+            prevalence = in_class_order("prevalence", _by_name(prevalence), samples.names)
+        sweep = ThresholdSweep(
+            measure,
+            thresholds,
+            samples.task,
+            also=also,
+            at_least=at_least,
+            alerts=alerts,
+            costs=costs,
+            sure=sure,
+            prevalence=prevalence,
+            higher_is_better=higher_is_better,
+            logits=logits,
+            weighted="weight" in self._more,
+            clusters="cluster" in self._more,
+            **sizes_of(samples.task, samples.names),
+        )
+        _count(samples, sweep)
+        return sweep.result()
+
+    def adjustments(
+        self,
+        scores: Any,
+        measure: Measured,
+        prior: Mapping[Any, float] | Sequence[float] | Tensor,
+        *,
+        logits: bool = False,
+        at_least: Mapping[str, float] | None = None,
+        taus: Tensor | Sequence[float] | None = None,
+        class_groups: Mapping[str, Sequence[str | int]] | None = None,
+        higher_is_better: bool | None = None,
+    ) -> LogitAdjustmentResult:
+        """Sweep logit adjustments of several classes.
+
+        Args:
+            scores: scores of all classes, as for :meth:`report`.
+            measure: measure to maximise; this and all that follows as for :class:`imbtorch.LogitAdjustmentSweep`.
+            prior: number or share of the training samples of each class, by class or in their order.
+            logits: whether scores are logits.
+            at_least: name of a value -> least value.
+            taus: multiples to try.
+            class_groups: name -> classes, whose mean recall the table shows.
+            higher_is_better: direction; by default that of the measure.
+
+        Returns:
+            :class:`imbtorch.LogitAdjustmentResult`: its table, ``best(...)``, gain, picture, and ``rule``.
+
+        >>> columns = {"label": ["a", "a", "b"] * 9, "p_a": [0.9, 0.8, 0.6] * 9, "p_b": [0.1, 0.2, 0.4] * 9}
+        >>> Predictions(columns, target="label").adjustments("p_*", "balanced_accuracy", {"a": 8, "b": 2}).tau > 0
+        True
+        """
+        samples = self._samples("scores", scores, logits)
+        if samples.task == "multilabel" or "weight" in self._more:
+            raise ValueError("logit adjustments are of the classes of unweighted samples; choose thresholds instead")
+        if samples.task == "binary" and "" in samples.given.preds:
+            raise ValueError("logit adjustments need scores of both classes; choose a threshold instead, by thresholds")
+        sweep = LogitAdjustmentSweep(
+            measure,
+            in_class_order("prior", _by_name(prior), samples.names) if isinstance(prior, Mapping) else prior,
+            at_least=at_least,
+            taus=taus,
+            class_names=samples.names,
+            class_groups=class_groups,
+            higher_is_better=higher_is_better,
+            logits=logits,
+        )
+        _count(samples, sweep)
+        return sweep.result()
+
+    # fmt: off
+    @overload
+    def compare(
+        self, old: Any, new: Any, measure: str, *, other: Predictions | None = ..., id: str | None = ...,
+        by_row: bool = ..., model: str | None = ..., threshold: float | Sequence[float] | None = ...,
+        alerts: float | None = ..., margin: None = ..., level: float = ..., generator: torch.Generator | None = ...
+    ) -> Comparison: ...
+    @overload
+    def compare(
+        self, old: Any, new: Any, measure: str, *, other: Predictions | None = ..., id: str | None = ...,
+        by_row: bool = ..., model: str | None = ..., threshold: float | Sequence[float] | None = ...,
+        alerts: float | None = ..., margin: float, level: float = ..., generator: torch.Generator | None = ...
+    ) -> Verdict: ...
+    # fmt: on
+    def compare(
+        self,
+        old: Any,
+        new: Any,
+        measure: str,
+        *,
+        other: Predictions | None = None,
+        id: str | None = None,
+        by_row: bool = False,
+        model: str | None = None,
+        threshold: float | Sequence[float] | None = None,
+        alerts: float | None = None,
+        margin: float | None = None,
+        level: float = 0.95,
+        generator: torch.Generator | None = None,
+    ) -> Comparison | Verdict:
+        """Compare two models on the same samples: the value of the new one minus that of the old one.
+
+        Classes are compared by joint counts of target, old and new prediction, which the source groups: memory does not
+        grow with rows, unless they are paired by ``id``. Columns hold scores of the positive class if the measure is
+        ``"auc"`` or ``"average_precision"``, or if ``threshold`` or ``alerts`` is given.
+
+        Args:
+            old: predictions of the old model: a column, or ``[N]`` without a source.
+            new: predictions of the new model.
+            measure: name in the catalogue, or ``"auc"`` or ``"average_precision"``.
+            other: source of the new model; its targets may be left out if rows are paired by ``id``.
+            id: column that pairs the rows of two sources; by default they are paired by their order, and targets must
+                agree.
+            by_row: whether to pair rows by order although columns such as ``"image_id"`` differ.
+            model: column that names the model of each row of a long source; the model of the first row is the old one.
+            threshold: score strictly above which 1 is predicted, or one for each model, the old one first.
+            alerts: share of the samples, such as 0.005: each model gets its own threshold, at which at most this share
+                is predicted positive. The thresholds are taken as given; the interval covers new samples at them.
+            margin: loss that is still accepted, such as 0.01; the result is then a verdict, with a 90% interval.
+            level: nominal coverage of the interval of a comparison.
+            generator: source of randomness, on the CPU; by default torch's. A verdict draws with a fixed seed.
+
+        Returns:
+            :class:`imbtorch.statistics.Comparison`, or with ``margin`` a :class:`imbtorch.statistics.Verdict`.
+
+        Raises:
+            ValueError: for rows that cannot be paired, targets that differ, scores without a threshold, and shares of
+                alerts that cannot be reached alike.
+
+        >>> columns = {"label": [0, 0, 1, 1] * 50, "old": [0, 1, 1, 0] * 50, "new": [0, 0, 1, 0] * 50}
+        >>> data = Predictions(columns, target="label")
+        >>> data.compare("old", "new", "precision").difference.estimate.item()
+        0.5
+        >>> data.compare("old", "new", "recall", margin=0.1).code
+        0
+        """
+        for name in ("weight", "frequency"):
+            if name in self._more:
+                raise ValueError(
+                    f"a comparison takes no {name}=; leave it out, or compare counts by statistics.compare"
+                )
+        wanted, source, second = [self._target, old, new], None, None
+        if self._source is not None:
+            source = self._open(wanted)
+        if other is not None:
+            second = other._open([other._target, new], source)
+        of_other = None if other is None else other._target
+        how = Pairing(old, new, second, of_other, id, by_row, model, threshold, alerts)
+        pair = paired(source, self._target, self._more.get("cluster"), self._rules, measure, how)
+        if margin is not None:
+            return Gate(pair, measure, margin).decide()
+        return pair.compare(pair.measure(measure), level, generator)
+
+
+def _by_name(given: Mapping[Any, float]) -> dict[str, float]:
+    """Return a mapping of classes with their names as keys."""
+    return {str(key): value for key, value in given.items()}
+
+
+def _count(samples: Samples, sweep: ThresholdSweep | LogitAdjustmentSweep) -> None:
+    """Update a sweep with all samples."""
+    with reading(samples.given.source):
+        for part in samples.parts():
+            if len(part.target):
+                sweep.update(part.preds, part.target, **part.extra)
+
+
+@spelled_out
+def report(
+    source: Any = None,
+    *,
+    target: Any,
+    preds: Any = None,
+    scores: Any = None,
+    threshold: Thresholds | OperatingPoint = 0.5,
+    logits: bool = False,
+    prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
+    measures: Mapping[str, Measured] | Sequence[str] | None = None,
+    intervals: bool | Sequence[str] = False,
+    **arguments: Unpack[Reading],
+) -> ReportResult:
+    """Report saved predictions in one call: ``Predictions(source, target=..., ...).report(preds, ...)``.
+
+    :class:`Predictions` explains how sources are read, and also chooses thresholds and compares models.
+
+    Args:
+        source: frame, mapping of columns, lazy frame, or files; None if the arguments hold the values.
+        target: true classes; of several labels columns of 0 and 1, ``[N, L]`` or label -> ``[N]``.
+        preds: predicted classes, as for :meth:`Predictions.report`, like all arguments up to ``intervals``.
+        scores: scores of the positive class, or of all classes.
+        threshold: score strictly above which 1 is predicted, or an operating point.
+        logits: whether scores are logits.
+        prevalence: class shares of the population.
+        measures: measures over all classes.
+        intervals: True for the 95% intervals of all measures, or names of values.
+        class_names, positive, task, group, cluster, weight, frequency, ignore, missing, encoding, decimal, head:
+            as for :class:`Predictions`.
+
+    Returns:
+        :class:`imbtorch.ReportResult`, as ``ImbalanceReport.result()``: print its ``table()``.
+
+    Raises:
+        ValueError: as :class:`Predictions`.
+        TypeError: as :class:`Predictions`.
+
+    >>> from imbtorch import report
+    >>> columns = {"label": ["cat", "dog", "dog", "emu"], "pred": ["cat", "cat", "dog", "emu"]}
+    >>> round(float(report(columns, target="label", preds="pred").values["balanced_accuracy"]), 3)
+    0.833
+    """
+    return Predictions(source, target=target, **arguments).report(
+        preds,
+        scores=scores,
+        threshold=threshold,
+        logits=logits,
+        prevalence=prevalence,
+        measures=measures,
+        intervals=intervals,
+    )
