@@ -36,9 +36,10 @@ def _of_report(report: ImbalanceReport) -> Iterator[tuple[str, Draw]]:
     table = result.table()
     yield "confusion", partial(_one_panel, result.plot, len(report.class_names))
     if report.groups is not None and report.measures:
-        groups = [table["group"][name] for name in report.groups]
+        names = result.group_names
+        groups = [table["group"][name] for name in names]
         sizes = [row["support"] for row in groups]
-        labels = [f"{name} ({size:g})" for name, size in zip(report.groups, sizes, strict=True)]
+        labels = [f"{name} ({size:g})" for name, size in zip(names, sizes, strict=True)]
         values = {}
         for key in report.per_group or report.measures:
             cells = [table["measure"][key]["all"], *(row[key] for row in groups)]

@@ -32,6 +32,7 @@ class Row:
             or a decision rule.
         of: name of that class, group or rule; empty for all classes.
         bound: ``"low"`` or ``"high"`` for a bound of its interval; empty for the value itself.
+        by: what groups the samples, such as ``"site"``, if a group has the name of a class; else empty.
 
     >>> Row("recall", True, "class", "cat", bound="low").name
     'recall/cat_low'
@@ -42,13 +43,19 @@ class Row:
     kind: Kind = "overall"
     of: str = ""
     bound: Bound = ""
+    by: str = ""
 
     @cached_property
     def name(self) -> str:
         """Name in the report, without prefix and postfix. Names are composed only here and never parsed."""
         measure = f"{self.measure}_worst" if self.kind == "worst" else self.measure
-        measure = f"{measure}/{self.of}" if self.of else measure
+        measure = f"{measure}/{group_label(self.by, self.of)}" if self.of else measure
         return f"{measure}_{self.bound}" if self.bound else measure
+
+
+def group_label(by: str, name: str) -> str:
+    """Return the name of a group of samples, such as ``site=0`` where a class has the same name."""
+    return f"{by}={name}" if by else name
 
 
 class Rates(NamedTuple):

@@ -24,6 +24,7 @@ from imbtorch.metrics.rows import Row
 from imbtorch.predictions.samples import Samples
 from imbtorch.predictions.scores import Curves
 from imbtorch.predictions.sources import Arrays, Engine, Source
+from imbtorch.reports.groups import UNFIT
 from imbtorch.reports.report import ImbalanceReport
 from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import first_names
@@ -111,13 +112,15 @@ def counted(
     if not scored and threshold != 0.5:
         raise ValueError("threshold is for scores, but preds are classes; pass scores=")
     own, bounded = _split(intervals, samples, prevalence)
+    column = given.more.get("group", "")
+    grouped_by = "group" if set(column) & set(UNFIT) else column  # a checkpoint's file name cannot hold all signs
     report = ImbalanceReport(
         samples.task,
         class_names=samples.names,
         measures=_without_areas(measures, scored),
         intervals=own,
         logits=samples.logits,
-        groups=samples.groups or None,
+        groups={grouped_by: samples.groups} if samples.groups else None,
         clusters=True if "cluster" in given.more else False if "frequency" in given.more else None,
         prevalence=keyed_by_name(prevalence),
         weighted="weight" in given.more,

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -84,7 +85,7 @@ def _settings(at: Snapshot, readings: Readings) -> dict[str, Any]:
         "intervals": bounded,
         "logits": counting.logits,
         "class_groups": groups or None,
-        "groups": readings.groups or None,
+        "groups": {readings.grouped_by: readings.groups} if readings.grouped_by else readings.groups or None,
         "per_group": [key for key in readings.per_group if key in measures] if readings.groups else None,
         "clusters": counting.clusters,
         "prevalence": None if shares is None else shares.tolist(),
@@ -177,11 +178,12 @@ def counts_of_file(given: Any, kind: torch.dtype) -> Counts:
     return torch.tensor(given, dtype=kind)
 
 
-def rows_of_file(values: Sequence[Mapping[str, Any]]) -> dict[Row, Tensor]:
-    """Return the values that a file holds."""
+def rows_of_file(values: Sequence[Mapping[str, Any]], by: str) -> dict[Row, Tensor]:
+    """Return the values that a file holds; ``by`` is what groups the samples, if their names need it."""
     rows = {}
     for each in values:
         row = Row(*(each[name] for name in ("measure", "higher_is_better", "kind", "of", "bound")))
+        row = replace(row, by=by) if row.kind == "group" else row
         number = math.nan if each["value"] is None else float(each["value"])
         rows[row] = torch.tensor(number, dtype=torch.float64 if each["double"] else torch.float32)
     return rows

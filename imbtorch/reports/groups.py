@@ -136,10 +136,20 @@ def checked_per_group(
     return tuple(dict.fromkeys(per_group))
 
 
-def checked_group_names(groups: Sequence[str] | int | None) -> tuple[str, ...] | None:
-    """Return the names of the groups; a number gives ``group 0``, ``group 1``, ... Raise for names that are none."""
+def checked_group_names(
+    groups: Sequence[str] | Mapping[str, Sequence[str]] | int | None,
+) -> tuple[tuple[str, ...] | None, str]:
+    """Return the names of the groups, and what groups the samples; a number gives ``group 0``, ``group 1``, ...
+
+    Raises:
+        ValueError: for no name, equal names, and names that a checkpoint's file name cannot hold.
+        TypeError: for anything else.
+    """
     if groups is None:
-        return None
+        return None, ""
+    if isinstance(groups, Mapping) and len(groups) == 1:
+        ((by, given),) = groups.items()
+        return checked_group_names(given)[0], check_group_name(by, "groups")
     if isinstance(groups, int) and not isinstance(groups, bool):
         names: Sequence[str] = [f"group {index}" for index in range(groups)]
     elif isinstance(groups, Sequence) and not isinstance(groups, str):
@@ -152,7 +162,7 @@ def checked_group_names(groups: Sequence[str] | int | None) -> tuple[str, ...] |
         raise ValueError(f"groups must name at least one group, got {groups!r}")
     if len(set(names)) < len(names):
         raise ValueError(f"groups must differ, got {list(names)}")
-    return tuple(names)
+    return tuple(names), ""
 
 
 def report_memory(counting: Counting) -> None:

@@ -80,5 +80,5 @@ def result_of(data: Mapping[str, Any]) -> ReportResult:
         data["dependent"],
     )
     rows = report._settings.read(at)
-    stored = {row: value for row, value in rows_of_file(data["values"]).items() if row not in rows}
+    stored = {row: value for row, value in rows_of_file(data["values"], report._settings.by).items() if row not in rows}
     return ReportResult({**rows, **stored}, at, report._settings, data["imbtorch"], tuple(data.get("notes", ())))

@@ -18,7 +18,7 @@ from imbtorch.intervals.buckets import FEW_BUCKETS, resample_buckets
 from imbtorch.intervals.intervals import LARGE, Interval, largest_cluster, posterior_of
 from imbtorch.measures.named import PER_CLASS, AtPrevalence, AveragedMeasure, of_name, one_value
 from imbtorch.metrics.base import NO_BUCKETS, UNSURE
-from imbtorch.metrics.rows import Bound, Row, Snapshot, shown
+from imbtorch.metrics.rows import Bound, Row, Snapshot, group_label, shown
 from imbtorch.reports.groups import comparable_groups, worst
 from imbtorch.suggestions import did_you_mean, first_names
 
@@ -86,6 +86,7 @@ class Readings:
         values: row -> value: of all classes first, then of each class and of class groups.
         bounded: rows of ``values`` that are reported with an interval.
         groups: names of the groups of samples, in the order of their indices; empty without groups.
+        grouped_by: what groups the samples, such as ``"site"``; empty if it is unknown.
         per_group: keys of the measures that are reported for each group of samples.
     """
 
@@ -94,6 +95,7 @@ class Readings:
     values: Mapping[Row, Value]
     bounded: tuple[Row, ...] = ()
     groups: tuple[str, ...] = ()
+    grouped_by: str = ""
     per_group: tuple[str, ...] = ()
 
     @cached_property
@@ -105,6 +107,21 @@ class Readings:
     def per_class(self) -> dict[str, AveragedMeasure]:
         """Key -> measure of each class."""
         return {row.measure: value.measure for row, value in self.values.items() if row.kind == "class"}
+
+    @cached_property
+    def by(self) -> str:
+        """Text before the names of all groups of samples if one of them is that of a class or class group; else ""."""
+        others = {*self.class_names, *(row.of for row in self.values if row.kind == "class group")}
+        return "" if others.isdisjoint(self.groups) else self.grouped_by or "group"
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the groups of samples as they are shown."""
+        return tuple(group_label(self.by, name) for name in self.groups)
+
+    def of_group(self, row: Row, name: str) -> Row:
+        """Return the row of the same value for a group of samples."""
+        return replace(row, kind="group", of=name, by=self.by)
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -122,11 +139,11 @@ class Readings:
         yield from (row for row in self.values if row.kind != "overall")
         for row in overall if self.groups else ():
             if row.measure in self.per_group:
-                yield from (replace(row, kind="group", of=name) for name in self.groups)
+                yield from (self.of_group(row, name) for name in self.groups)
             if row.better is not None:
                 yield replace(row, kind="worst")
         for name in self.groups if drawn else ():
-            yield from _ends(replace(row, kind="group", of=name) for row in self._bounded_of_groups)
+            yield from _ends(self.of_group(row, name) for row in self._bounded_of_groups)
 
     @cached_property
     def _bounded_of_groups(self) -> tuple[Row, ...]:

@@ -93,7 +93,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         num_labels: number of labels for multilabel; by default the length of ``class_names``.
         class_groups: name -> classes, such as :func:`~imbtorch.shot_groups`; means of ``per_class`` over these classes.
         groups: names of groups of samples, such as sites, or their number; :meth:`update` then takes ``group=``. Adds
-            ``<measure>/<group>`` and ``<measure>_worst``, without groups that lack targets of a class.
+            ``<measure>/<group>`` and ``<measure>_worst``, without groups that lack targets of a class. If a group has
+            the name of a class, all are called ``group=<name>``, or ``site=<name>`` for ``{"site": names}``.
         per_group: measures reported for each group, by default all for up to 20 groups.
         clusters: True if samples resemble each other in clusters, such as the visits of a patient; intervals then
             resample clusters, and :meth:`update` takes ``cluster=`` ids. By default True for multilabel. The state
@@ -153,7 +154,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         prefix: str = "",
         num_labels: int | None = None,
         class_groups: Mapping[str, Sequence[str | int]] | None = None,
-        groups: Sequence[str] | int | None = None,
+        groups: Sequence[str] | Mapping[str, Sequence[str]] | int | None = None,
         per_group: Sequence[str] | None = None,
         clusters: bool | None = None,
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
@@ -166,7 +167,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         _refuse_misspelt(type(self), kwargs)
-        group_names = checked_group_names(groups)
+        group_names, grouped_by = checked_group_names(groups)
         _check_together(bool(intervals), state, weighted, group_names, per_group)
         names = None if class_names is None else checked_names(class_names)
         sized_by_names = names is not None and num_classes is None
@@ -195,7 +196,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             values |= values_of_classes(of_each, class_names)
         values |= values_of_class_groups(of_each, self._class_groups)
         each_group = () if group_names is None else checked_per_group(per_group, group_names, overall)
-        readings = Readings(counting, class_names, values, (), group_names or (), each_group)
+        readings = Readings(counting, class_names, values, (), group_names or (), grouped_by, each_group)
         self._settings = replace(readings, bounded=readings.checked_intervals(intervals))
         self._check_names()
         self._name(self._settings.rows, prefix, postfix)
@@ -240,7 +241,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         at = Snapshot.of(counting, state, self._prevalence, rest)
         counted = at.read().marginal if self._prevalence is None else sums(at.counts)
         self._report_problems(counting.faults(state), counted.actual, self._prevalence)
-        groups = self._settings.groups
+        groups = self._settings.group_names
         if at.groups is not None and (self._may_warn("empty groups") or self._may_warn("lacking groups")):
             for kind, text in group_problems(self._counting, at.groups, groups).items():
                 self._warn_once(kind, f"{type(self).__name__}: {text}")

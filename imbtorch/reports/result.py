@@ -16,7 +16,7 @@ from imbtorch.counts import Counts, Margins, confusion_counts, mapped, margins
 from imbtorch.intervals.buckets import ONE_BUCKET
 from imbtorch.intervals.intervals import TOO_NARROW, Interval
 from imbtorch.measures.named import of_name
-from imbtorch.metrics.rows import Result, Row, Snapshot, shown
+from imbtorch.metrics.rows import Result, Row, Snapshot, group_label, shown
 from imbtorch.reports.files import text_of_file
 from imbtorch.reports.groups import comparable_groups
 from imbtorch.reports.readings import ENDS, LEVEL, Readings, largest_bucket, values_of_classes
@@ -61,6 +61,11 @@ class ReportResult(Result):
         """Counts of each group of samples, ``[G, ...]``; None without groups."""
         groups = self._at.whole.groups
         return None if groups is None else mapped(groups, Tensor.clone)
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the groups of samples in values and in the table, in the order of :attr:`groups`."""
+        return self._settings.group_names
 
     @property
     def signature(self) -> str:
@@ -173,7 +178,7 @@ class ReportResult(Result):
                 cause = "no sample was counted; call update before interval"
             elif interval.method.startswith(ONE_BUCKET):
                 cause = "all samples lie in one bucket of clusters; count samples of more clusters"
-            name = row.name if group is None else replace(row, kind="group", of=self._settings.groups[group]).name
+            name = row.name if group is None else self._settings.of_group(row, self._settings.groups[group]).name
             raise ValueError(f"{name!r} has no interval, because {cause}")
         return interval
 
@@ -243,13 +248,13 @@ class ReportResult(Result):
             blocks["class"][name] = {"support": support, "predicted": predicted}
         if at.groups is not None:
             samples, _ = comparable_groups(settings.counting, at.groups)
-            for name, size in zip(settings.groups, samples.tolist(), strict=True):
+            for name, size in zip(settings.group_names, samples.tolist(), strict=True):
                 blocks["group"][name] = {"support": size}
         for row, cell in _cells({**self._rows, **self._added_rows()}).items():
             if row.kind == "overall":
                 blocks["measure"][row.measure] = {"all": cell}
             elif row.kind in blocks:
-                blocks[row.kind].setdefault(row.of, {})[row.measure] = cell
+                blocks[row.kind].setdefault(group_label(row.by, row.of), {})[row.measure] = cell
         directed = next((row for row in self._rows if row.kind == "overall" and row.better is not None), None)
         if directed is not None:
             blocks["group"] = _worst_first(blocks["group"], directed.measure, directed.better)
