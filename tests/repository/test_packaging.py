@@ -23,7 +23,7 @@ import imbtorch
 
 pytestmark = pytest.mark.slow  # they build
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FOLDERS = ("imbtorch", "tests", "examples")
 REQUIRED = {
     "torch",
@@ -136,7 +136,7 @@ def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
     python = {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
     pictures = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples" / "figures").glob("*.png")}
     others = {"imbtorch/py.typed", "README.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore"}
-    others.add("tests/public_surface.txt")
+    others.add("tests/helpers/public_surface.txt")
     texts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.md")}
     texts |= {f"examples/decision_study/{name}.csv" for name in ("tasks", "rare", "log", "results", "second_run")}
     texts |= {f"examples/{name}/results.csv" for name in ("labels", "threshold_study", "wrong_labels")}

@@ -1,6 +1,6 @@
 """Text of the public surface: each name that users import, with its signature, and the methods of each class.
 
-python tests/surface.py  # writes public_surface.txt anew; its diff shows what was added, changed or taken out
+python tests/helpers/surface.py  # writes public_surface.txt anew; its diff shows what was added, changed or taken out
 """
 
 import importlib

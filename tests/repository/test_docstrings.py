@@ -13,7 +13,7 @@ from rooms import PUBLIC_MODULES, MetricArguments, TorchmetricsArguments
 
 from imbtorch import ConfusionMatrixMetric
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 VALUES = {"Counts", "SOKOLOVA"}  # exported names that are neither classes nor functions
 QUESTIONS = {"What", "How", "Which", "Whether", "Where", "Who", "When", "Why"}
 VERBS = """

@@ -239,10 +239,10 @@ def private_names():
 
 
 def test_tests_read_internals_in_one_place():
-    """So that a change of the layout edits ``tests/rooms.py`` and no test."""
+    """So that a change of the layout edits ``tests/helpers/rooms.py`` and no test."""
     private, wrong = private_names(), []
     assert {"_state", "_counter"} <= private
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         if path.name in ("rooms.py", "surface.py", Path(__file__).name):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -359,7 +359,7 @@ def test_each_wing_can_leave_with_those_that_stand_on_it(tmp_path):
 
 def test_a_file_of_tests_is_found_by_the_module_that_it_tests():
     """By its own name, or by the module that its first line names, unless its theme is several modules."""
-    for path in sorted(Path(__file__).parent.glob("*/test_*.py")):
+    for path in sorted(Path(__file__).parents[1].glob("*/test_*.py")):
         home = ROOT / path.parent.name
         own = path.stem.removeprefix("test_")
         if not home.is_dir() or own == home.name or (home / f"{own}.py").exists():

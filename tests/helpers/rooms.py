@@ -63,7 +63,7 @@ def __getattr__(name):
         return getattr(importlib.import_module(f"imbtorch.{PLACES[name]}"), name)
     if name in MODULES:
         return importlib.import_module(f"imbtorch.{MODULES[name]}")
-    raise AttributeError(f"tests/rooms.py has no {name!r}; add it to the module in which it lives")
+    raise AttributeError(f"tests/helpers/rooms.py has no {name!r}; add it to the module in which it lives")
 
 
 def state_of(metric):
