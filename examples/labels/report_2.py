@@ -31,6 +31,8 @@ Row = dict[str, str]
 def gain(row: Row, measure: str, uniform: str = "uniform") -> float:
     """Return the squared error of uniform labels divided by that of the plan."""
     other, own = float(row[f"{measure}_{uniform}"]), float(row[f"{measure}_by_plan"])
+    if np.isnan(other):
+        return np.nan
     if own < NOTHING:
         return 1.0 if other < NOTHING else np.inf
     return (other / own) ** 2
@@ -114,7 +116,9 @@ def text_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def number(value: float) -> str:
     """Return a gain or a ratio with as many digits as it deserves."""
-    return "infinite" if np.isinf(value) else f"{value:.3g}" if value >= 10 else f"{value:.2f}"
+    if np.isinf(value):
+        return "infinite"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def compared(some: list[Row]) -> str:
@@ -132,7 +136,7 @@ def compared(some: list[Row]) -> str:
         rows.append(
             [shown, *(f"{each:.4f}" for each in errors), *map(number, (middle(gains), without, least)), worse, *widths]
         )
-    head = "measure, uniform, plan, median gain, the same without empty sets, least gain, clearly worse"
+    head = "measure, uniform, plan, median gain, without sets that lack positives, least gain, clearly worse"
     return text_table([*head.split(", "), "width to posterior", "width to exact"], rows)
 
 
@@ -203,17 +207,16 @@ def report() -> str:
     verdicts = [[n, what, f"{text}: {'holds' if held else '**fails**'}"] for n, what, text, held in criteria()]
     missing = sum(not row["f1_posterior_width"] for row in some)
     parts = [
-        f"{len(grid)} tables, of which {len(some)} are useful, and {len(tables()) - len(grid)} corners. {missing} useful tables "
-        "have no posterior. Gains are of squared errors; uniform and plan are medians of root mean squared errors. Sets without "
-        "a positive have the value 0, and are left out of the column without empty sets.",
+        f"{len(grid)} tables, of which {len(some)} are useful, and {len(tables()) - len(grid)} corners. In {missing} "
+        "useful tables no drawn set has a positive. Gains are of squared errors; uniform and plan are medians of root\n"
+        "mean squared errors. Sets without a positive have the value 0; one column leaves them out.",
         "### Criteria\n\n" + text_table(["", "criterion", "found"], verdicts),
         "### Uniform labels and the plan: useful tables\n\n" + compared(some),
         "### The same: tables that are not useful, without a claim\n\n" + compared(useless),
         "### Median gains by labels (useful tables)\n\n" + by_step(some, "labels", lambda row: row["labels"]),
         "### Median gains by share predicted positive (200 labels or more, precision and recall useful)\n\n"
         + by_step([row for row in grid if good_scores(row)], "predicted", share),
-        "### F1, MCC and precision clearly worse than with uniform labels (useful tables)\n\n"
-        + listed(some, ("f1", "mcc", "precision")),
+        "### Claimed measures clearly worse than with uniform labels (useful tables)\n\n" + listed(some, CLAIMED),
         "### Coverage\n\n" + coverages(),
         "### Fresh pools, 300 labels\n\n" + fresh(),
     ]
@@ -258,9 +261,9 @@ def figure(path: Path) -> None:
         ax.hlines(place, low, high, color=color, linewidth=2)
         ax.plot(value, place, "o", color=color, markersize=4)
         ax.axvline(0.6, color="0.2", linestyle="--", linewidth=1)
-        ax.set(title=f"600 labels drawn {way}", xlabel="F1", xlim=(0, 1), yticks=[])
+        ax.set(title=f"600 labels drawn {way}", xlabel="F1", xlim=(0, 1), ylim=(-1, len(value) + 1.2), yticks=[])
+        ax.text(0.61, len(value) + 0.3, "F1 of the pool", fontsize=9, va="center")
     axes[0].set_ylabel(f"{SHOWN_SETS} sets of labels")
-    axes[0].annotate("F1 of the pool", (0.6, len(value) - 0.4), (0.64, len(value) - 0.4), fontsize=9, va="center")
     fig.savefig(path, dpi=100)
     pyplot.close(fig)
 

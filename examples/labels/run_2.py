@@ -1,21 +1,18 @@
 """Compute what labels within predicted classes are worth for every table of protocol_2.md, and write results_2.csv.
 
-    pip install -e ".[study]" scikit-learn pandas statsmodels
-    python examples/labels/run_2.py              # goes on where it stopped; see protocol_2.md for the time
-    python examples/labels/run_2.py --report     # the tables of README.md from the files
-    python examples/labels/run_2.py --figure     # the picture of README.md
+    pip install -e ".[study]"
+    python examples/labels/run_2.py    # goes on where it stopped; 20 minutes of one core
 
 Each row of ``results_2.csv`` is a table: ``rows``, ``predicted`` positive, ``hits`` (k1) and ``missed`` (k0) positives,
 ``labels``, and ``among_predicted`` (n1), with ``kind`` grid or corner. For each measure: ``coverage`` of the plan's
-interval; root mean squared error ``by_plan``, ``uniform``, and ``with_positives`` (uniform labels that hold a positive);
-median widths ``plan_width``, ``exact_width`` and ``posterior_width``. ``fresh_2.csv`` holds the fresh pools.
+interval; root mean squared error ``by_plan``, ``uniform``, and ``with_positives`` (uniform labels with a positive);
+median widths ``plan_width``, ``exact_width`` and ``posterior_width``.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import sys
 import time
 import zlib
 from collections.abc import Iterable, Iterator
@@ -157,7 +154,7 @@ def median(numbers: Array, weights: Array) -> float:
 
 
 def by_plan(tables: list[Table]) -> Iterator[dict[str, float]]:
-    """Yield coverage, errors and widths of tables that differ in their positives alone: their intervals are the same."""
+    """Yield coverage, errors and widths of tables that differ in their positives alone, so that intervals are equal."""
     rows, predicted, sizes = tables[0].rows, tables[0].predicted, tables[0].sizes
     chances = [
         (probabilities(rows - predicted, each.missed, sizes[0]), probabilities(predicted, each.hits, sizes[1]))
@@ -332,7 +329,7 @@ def write(path: Path, fields: list[str], rows: list[dict[str, str]]) -> None:
 
 
 def main() -> None:
-    """Compute all tables that the file does not hold, and the fresh pools."""
+    """Compute all tables that the file does not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE / "results_2.csv")
     given = parser.parse_args()
