@@ -210,15 +210,15 @@ def report() -> str:
         f"{len(grid)} tables, of which {len(some)} are useful, and {len(tables()) - len(grid)} corners. In {missing} "
         "useful tables no drawn set has a positive. Gains are of squared errors; uniform and plan are medians of root\n"
         "mean squared errors. Sets without a positive have the value 0; one column leaves them out.",
-        "### Criteria\n\n" + text_table(["", "criterion", "found"], verdicts),
-        "### Uniform labels and the plan: useful tables\n\n" + compared(some),
-        "### The same: tables that are not useful, without a claim\n\n" + compared(useless),
-        "### Median gains by labels (useful tables)\n\n" + by_step(some, "labels", lambda row: row["labels"]),
-        "### Median gains by share predicted positive (200 labels or more, precision and recall useful)\n\n"
+        "## Criteria\n\n" + text_table(["", "criterion", "found"], verdicts),
+        "## Uniform labels and the plan: useful tables\n\n" + compared(some),
+        "## The same: tables that are not useful, without a claim\n\n" + compared(useless),
+        "## Median gains by labels (useful tables)\n\n" + by_step(some, "labels", lambda row: row["labels"]),
+        "## Median gains by share predicted positive (200 labels or more, precision and recall useful)\n\n"
         + by_step([row for row in grid if good_scores(row)], "predicted", share),
-        "### Claimed measures clearly worse than with uniform labels (useful tables)\n\n" + listed(some, CLAIMED),
-        "### Coverage\n\n" + coverages(),
-        "### Fresh pools, 300 labels\n\n" + fresh(),
+        "## Claimed measures clearly worse than with uniform labels (useful tables)\n\n" + listed(some, CLAIMED),
+        "## Coverage\n\n" + coverages(),
+        "## Fresh pools, 300 labels\n\n" + fresh(),
     ]
     return "\n\n".join(parts)
 
