@@ -32,12 +32,12 @@ ROUNDING = 1e-6  # relative error of a probability that is not taken for evidenc
 SHARES = 201  # shares predicted positive at which extremes are searched; 20,001 differ by less than .001
 SHARE_ERROR = 0.1  # part of the error of an interval of the population that is spent on the share predicted positive
 
-# averages with which a measure rises with k1 and falls with k0; "" for measures of the whole matrix
+_WHOLE = "accuracy adjusted_balanced_accuracy balanced_accuracy bottom_line dominance_area gmean iba kappa"
+_WHOLE += " likelihood_ratio markedness mcc net_benefit p4 weighted_accuracy"
 _AVERAGES = ("binary", "macro", "micro", "none")
+# averages with which a measure rises with k1 and falls with k0; "" for measures of the whole matrix
 RISING: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("accuracy", "adjusted_balanced_accuracy", "balanced_accuracy", "bottom_line"), ("",)),
-    **dict.fromkeys(("dominance_area", "gmean", "iba", "kappa", "likelihood_ratio", "markedness", "mcc"), ("",)),
-    **dict.fromkeys(("net_benefit", "p4", "weighted_accuracy"), ("",)),
+    **dict.fromkeys(_WHOLE.split(), ("",)),
     **dict.fromkeys(("f1", "fowlkes_mallows", "precision"), _AVERAGES),
     **dict.fromkeys(("npv", "specificity"), (*_AVERAGES, "min")),
     **dict.fromkeys(("cba", "iam"), ("macro", "none", "weighted")),
@@ -122,42 +122,32 @@ class Labelled:
                 f"of the rows predicted as a class 1 to all must be labelled, and a pool has at most {MOST_ROWS:,} "
                 f"rows; got {self.labelled:,} labels of {self.rows:,} rows"
             )
-        found = np.append(self.positives, self.most)
-        if not (0 <= self.unclear < self.labelled and 0 <= found.min() <= found.max() <= self.labelled):
+        least, most = np.min(self.positives), np.max(self.positives) + self.unclear
+        if not (0 <= self.unclear < self.labelled and 0 <= least <= most <= self.labelled):
             raise ValueError(
                 f"positive and unclear rows must be among the {self.labelled:,} labelled ones, of which one at least "
                 f"must be clear; got {self.positives} positive and {self.unclear} unclear"
             )
 
     @property
-    def most(self) -> int | Whole:
-        """Labelled positives if all unclear rows are positive."""
-        return self.positives + self.unclear
-
-    @property
-    def rate(self) -> Rates:
-        """Share of positives among the clear labels."""
-        return np.asarray(self.positives / (self.labelled - self.unclear))
+    def expected(self) -> Rates:
+        """Number of positives among all rows, if they have the share of the clear labels."""
+        return np.asarray(self.rows * self.positives / (self.labelled - self.unclear))
 
     def positive_bounds(self, error: float) -> tuple[Whole, Whole]:
         """Return bounds of the positives among all rows; each is wrong in at most this share of labellings."""
         low = least_positives(self.rows, self.labelled, self.positives, error)
-        return low, self.rows - least_positives(self.rows, self.labelled, self.labelled - self.most, error)
+        negatives = self.labelled - self.positives - self.unclear
+        return low, self.rows - least_positives(self.rows, self.labelled, negatives, error)
 
     def rate_bounds(self, error: float) -> tuple[Rates, Rates]:
         """Return bounds of the share of positives in the population; each is wrong in at most this share of pools."""
-        low = least_rate(self.labelled, self.positives, error)
-        return low, 1 - least_rate(self.labelled, self.labelled - self.most, error)
+        negatives = self.labelled - self.positives - self.unclear
+        return least_rate(self.labelled, self.positives, error), 1 - least_rate(self.labelled, negatives, error)
 
 
 def least_positives(rows: ArrayLike, labelled: ArrayLike, found: ArrayLike, error: ArrayLike) -> Whole:
-    """Return the least number of positives with which at least ``found`` are labelled more often than ``error``.
-
-    Args:
-        rows: number of rows, of which ``labelled`` are drawn without replacement.
-        labelled: number of labelled rows.
-        found: number of positives among them.
-        error: one-sided error in (0, 1).
+    """Return the least number of positives among ``rows`` with which so many are found more often than ``error``.
 
     >>> int(least_positives(100, 10, 2, 0.0125))  # two are found in .009 of labellings if there are 2, in .026 if 3
     3
@@ -197,7 +187,7 @@ class LabelledPool:
 
     def value(self, measure: AveragedMeasure) -> Tensor:
         """Return the plug-in value: the rows of each predicted class have the share of positives of its labels."""
-        return measure(self._counts(self.negative.rows * self.negative.rate, self.positive.rows * self.positive.rate))
+        return measure(self._counts(self.negative.expected, self.positive.expected))
 
     def pool_interval(self, measure: AveragedMeasure) -> Interval:
         """Return the interval of the pool's value; it holds it in at least ``level`` of all labellings of any pool.
@@ -212,7 +202,8 @@ class LabelledPool:
             self._boxes[error] = [each.positive_bounds(error) for each in classes]
         (low0, high0), (low1, high1) = self._boxes[error]
         low, high = measure(self._counts(high0, low1)), measure(self._counts(low0, high1))
-        return self._interval(measure, depends, low, high, "exact, of the pool")
+        low, high = (low, high) if depends.rising else (high, low)
+        return Interval(self.value(measure), low, high, self.level, "exact, of the pool", measure=str(measure))
 
     def population_interval(self, measure: AveragedMeasure) -> Interval:
         """Return the interval of the value for new rows of the same source, if rows are independent.
@@ -231,14 +222,9 @@ class LabelledPool:
         share = np.linspace(least, 1 - most, SHARES).reshape(-1, *[1] * np.broadcast(low0, low1).ndim)
         low = measure(_matrices(1 - share, share, (1 - share) * high0, share * low1))
         high = measure(_matrices(1 - share, share, (1 - share) * low0, share * high1))
-        ends = (low.amin(0), high.amax(0)) if depends.rising else (low.amax(0), high.amin(0))
-        return self._interval(measure, depends, *ends, "exact, of the population")
-
-    def _interval(
-        self, measure: AveragedMeasure, depends: Dependence, low: Tensor, high: Tensor, method: str
-    ) -> Interval:
         low, high = (low, high) if depends.rising else (high, low)
-        return Interval(self.value(measure), low, high, self.level, method, measure=str(measure))
+        ends, method = (low.amin(0), high.amax(0)), "exact, of the population"
+        return Interval(self.value(measure), *ends, self.level, method, measure=str(measure))
 
     def _counts(self, positive0: ArrayLike, positive1: ArrayLike) -> Tensor:
         """Return the counts of the pool with so many positives among the rows of each predicted class."""
@@ -256,14 +242,10 @@ def _matrices(rows0: ArrayLike, rows1: ArrayLike, positive0: ArrayLike, positive
 
 
 def plan_sizes(negative: int, positive: int, labels: int, aim: Aim = "f1") -> tuple[int, int]:
-    """Return how many rows predicted negative and how many predicted positive to label.
+    """Return how many of the rows predicted negative and positive to label, one at least of each.
 
-    Args:
-        negative: rows predicted negative.
-        positive: rows predicted positive.
-        labels: rows to label.
-        aim: measure to know well. ``"f1"`` labels a third among the rows predicted positive, or their share of the pool
-            if it is larger, which is near the best for MCC and IAM, too; ``"recall"`` a tenth; ``"precision"`` all.
+    For F1, MCC and IAM a third of the labels goes to the rows predicted positive, or their share of the pool if it is
+    larger. With the aim recall it is a tenth, with precision as many as possible.
 
     Raises:
         ValueError: for a pool in which only one class is predicted, and for fewer than 2 labels or more than rows.
