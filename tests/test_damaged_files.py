@@ -53,13 +53,13 @@ mine.higher_is_better = True
 
 
 def results():
-    """Yield results of all kinds: tasks, scores, rules, intervals, weights, groups, clusters, margins, own measures."""
+    """Yield results of all kinds: tasks, scores, intervals, weights, groups, clusters, margins, own measures."""
     target = np.arange(90) % 3
     scores = random_of(0, 90, 3).double().softmax(-1).numpy()
     names = np.array(["a cat", "dog", "été"])
     yield imbtorch.report(preds=names[scores.argmax(1)], target=names[target], intervals=["iam"])
-    yield imbtorch.report(preds=scores, target=target, rule="balanced_accuracy", prior=[60, 30, 10])
-    yield imbtorch.report(preds=scores[:, 0], target=target > 0, rule="f1", prevalence=[0.5, 0.5])
+    yield imbtorch.report(preds=scores, target=target)
+    yield imbtorch.report(preds=scores[:, 0], target=target > 0, prevalence=[0.5, 0.5])
     yield imbtorch.report(preds=scores[:, :2] > 0.4, target=np.eye(3, dtype=int)[target][:, :2])
     yield imbtorch.report(preds=target, target=target[::-1].copy(), weight=scores[:, 0], measures=["mcc", "f1"])
     yield imbtorch.report(preds=target, target=target[::-1].copy(), cluster=np.arange(90) // 3, intervals=["recall/1"])

@@ -44,6 +44,7 @@ def test_results_of_scores_open():
     assert result["auc"].item() == pytest.approx(metrics.roc_auc_score(POSITIVE, SCORES))
     assert result["average_precision"].item() == pytest.approx(metrics.average_precision_score(POSITIVE, SCORES))
     assert result["recall"].item() == pytest.approx(metrics.recall_score(POSITIVE, SCORES > 0.5))
+    assert "the rule of imbtorch 0.6 is left out" in " ".join(str(result.table()).split())
 
 
 def test_states_load():

@@ -771,7 +771,7 @@ def test_every_function_of_counts_is_tried():
     functions = {
         name for name in [*papers.__all__, *statistics.__all__] if name.islower() and not name.startswith("plot_")
     }
-    assert functions - set(ANALYSIS) == {"invariance_table", "compare_predictions"}  # a table, files
+    assert functions - set(ANALYSIS) == {"invariance_table"}  # a table
 
 
 # --- the default device ---------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from imbtorch.counts import Counts, Margins, check_square, mapped, margins, resc
 from imbtorch.measures.named import AveragedMeasure
 from imbtorch.tables import wrapped
 
-Kind: TypeAlias = Literal["overall", "class", "class group", "group", "worst", "rule"]
+Kind: TypeAlias = Literal["overall", "class", "class group", "group", "worst"]
 Bound: TypeAlias = Literal["", "low", "high"]
 
 
@@ -28,9 +28,8 @@ class Row:
     Attributes:
         measure: key of the measure in the report.
         better: whether higher is better; None without a direction.
-        kind: scope of the value: all classes, one class, a class group, a group of samples, the worst of these groups,
-            or a decision rule.
-        of: name of that class, group or rule; empty for all classes.
+        kind: scope of the value: all classes, one class, a class group, a group of samples, or the worst of these.
+        of: name of that class or group; empty for all classes.
         bound: ``"low"`` or ``"high"`` for a bound of its interval; empty for the value itself.
         by: what groups the samples, such as ``"site"``, if a group has the name of a class; else empty.
 

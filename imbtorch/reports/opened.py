@@ -19,8 +19,7 @@ def open_result(path: str | PathLike[str]) -> ReportResult:
     """Open the result of a report that ``result.to_json(path)`` wrote; no code of the file runs.
 
     The report is built with the settings of the file, and its values, intervals and table are computed from the counts
-    of the file. Values that counts cannot give, such as areas under curves, rules, and those of your own functions,
-    are read.
+    of the file. Values that counts cannot give, such as areas under curves and those of your own functions, are read.
 
     The file holds counts and no rows. Two such files can therefore only be compared as independent samples, by
     :func:`imbtorch.statistics.compare`; a paired comparison of two models on the same samples needs their predictions.
@@ -79,6 +78,10 @@ def result_of(data: Mapping[str, Any]) -> ReportResult:
         None if buckets is None else torch.tensor(buckets, dtype=kind),
         data["dependent"],
     )
+    values, notes = data["values"], [*data.get("notes", ())]
+    if any(each["kind"] == "rule" for each in values):
+        values = [each for each in values if each["kind"] != "rule"]
+        notes.append("the rule of imbtorch 0.6 is left out; Predictions.thresholds and .adjustments choose one")
     rows = report._settings.read(at)
-    stored = {row: value for row, value in rows_of_file(data["values"], report._settings.by).items() if row not in rows}
-    return ReportResult({**rows, **stored}, at, report._settings, data["imbtorch"], tuple(data.get("notes", ())))
+    stored = {row: value for row, value in rows_of_file(values, report._settings.by).items() if row not in rows}
+    return ReportResult({**rows, **stored}, at, report._settings, data["imbtorch"], tuple(notes))

@@ -101,7 +101,7 @@ class ReportResult(Result):
         """Write settings and counts to a JSON file, which :func:`imbtorch.open_result` opens.
 
         Opening computes the values, intervals and table from them. The file also holds the values that counts cannot
-        give: areas under curves, rules, and those of your own functions, whose code no file holds. It is strict JSON,
+        give: areas under curves, and those of your own functions, whose code no file holds. It is strict JSON,
         with null for nan and the texts "inf" and "-inf", and needs no pickle.
 
         Args:
@@ -240,7 +240,7 @@ class ReportResult(Result):
         """Return the table with the classes in the order of their indices."""
         settings, at = self._settings, self._at.whole
         blocks: dict[str, dict[str, dict[str, Any]]] = {
-            kind: {} for kind in ("class", "class group", "group", "measure", "rule")
+            kind: {} for kind in ("class", "class group", "group", "measure")
         }
         counted, positive = margins(at.counts), 1 if settings.counting.task == "multilabel" else slice(None)
         supports = zip(counted.actual[..., positive].tolist(), counted.predicted[..., positive].tolist(), strict=True)
@@ -263,7 +263,7 @@ class ReportResult(Result):
         uneven = f"intervals: {largest} of the samples; {TOO_NARROW}" if largest else ""
         return Table(
             {kind: found for kind, found in blocks.items() if found},
-            tuple(filter(None, [_means(settings), baseline, uneven, RULE if blocks["rule"] else "", *self._notes])),
+            tuple(filter(None, [_means(settings), baseline, uneven, *self._notes])),
             printed={"group": FEW},
         )
 
@@ -302,10 +302,6 @@ class ReportResult(Result):
 
 
 FEW = 20  # number of groups of samples to print
-RULE = (
-    "rule: chosen on the same samples, so that its value looks better than it is; gain: what to expect on new samples, "
-    "with its 95% interval"
-)
 
 
 def with_values(result: ReportResult, rows: Mapping[Row, Tensor], notes: Sequence[str] = ()) -> ReportResult:

@@ -16,7 +16,6 @@ FUNCTIONS = {
     "beats_baseline": (balanced_accuracy, COUNTS),
     "bootstrap": (balanced_accuracy, COUNTS),
     "compare": (balanced_accuracy, COUNTS, COUNTS),
-    "compare_predictions": ({"label": [0, 1], "old": [0, 1], "new": [1, 1]},),
     "invariance_table": ({"a": balanced_accuracy},),
     "invariances": (balanced_accuracy,),
     "measure_correlations": ({"a": balanced_accuracy},),
@@ -26,7 +25,6 @@ FUNCTIONS = {
     "posterior": (balanced_accuracy, COUNTS),
     "select_epoch": ({"a": TARGET}, TARGET, balanced_accuracy),
 }
-KEYWORDS = {"compare_predictions": {"measure": "recall", "target": "label", "preds": ["old", "new"]}}
 
 
 def of_name(name):
@@ -34,7 +32,7 @@ def of_name(name):
 
 
 def called(name):
-    return partial(of_name(name), *FUNCTIONS[name], **KEYWORDS.get(name, {}))
+    return partial(of_name(name), *FUNCTIONS[name])
 
 
 def methods():
@@ -43,6 +41,8 @@ def methods():
     report, metric = imbtorch.ImbalanceReport("binary"), imbtorch.BalancedAccuracy("binary")
     for counting in (report, metric):
         counting.update(TARGET, TARGET)
+    data = imbtorch.Predictions({"label": [0, 1], "old": [0, 1], "new": [1, 1]}, target="label")
+    yield data.compare, ("old", "new", "recall")
     yield from ((sweep.best, ()), (sweep.interval, ("auc",)), (sweep.interval, ("value",)))
     yield from ((report.interval, ("iam",)), (report.result().interval, ("iam",)), (metric.interval, ()))
 

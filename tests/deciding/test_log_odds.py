@@ -146,15 +146,17 @@ def test_thresholds_of_0_and_1_are_infinite_logits(end):
     assert sweep.rule(torch.tensor([-1e30, 1e30])).tolist() == [1 - int(end)] * 2
 
 
-def test_a_saved_report_holds_the_log_odds(tmp_path):
+def test_a_saved_point_holds_the_log_odds(tmp_path):
     logits, target = far(45.0)
-    result = imbtorch.report(preds=logits, target=target, logits=True, rule="f1")
-    rule = imbtorch.Threshold(log_odds=result["log_odds/f1"], logits=True)
-    assert result["threshold/f1"] == 1
-    assert result["chosen/f1"].item() == pytest.approx(sk.f1_score(target, rule(logits)))
-    assert result["chosen/f1"].item() > best_f1(logits, target) - 0.03
-    result.to_json(tmp_path / "result.json")
-    assert imbtorch.open_result(tmp_path / "result.json")["log_odds/f1"] == result["log_odds/f1"]
+    point = imbtorch.Predictions(target=target).thresholds(logits, "f1", logits=True).best()
+    rule = imbtorch.Threshold(log_odds=point.log_odds, logits=True)
+    assert point.threshold == 1
+    assert point.value == pytest.approx(sk.f1_score(target, rule(logits)))
+    assert point.value > best_f1(logits, target) - 0.03
+    point.to_json(tmp_path / "point.json")
+    assert imbtorch.open_result(tmp_path / "point.json").log_odds == point.log_odds
+    with pytest.raises(ValueError, match=r"is rounded as a probability; decide by a rule instead"):
+        imbtorch.report(scores=logits, target=target, logits=True, threshold=point)
 
 
 # --- what a grid ties -------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ ROOMS = {
     "predictions.files": "",
     "predictions.label_bounds": "",
     "predictions.report": "",
-    "deciding.scores": "",
+    "predictions.scores": "",
     "predictions.sources": "",
     "reports.readings": "Readings",
     "suggestions": "OF_SCORES PUBLIC_MODULES SYNONYMS did_you_mean",

@@ -9,7 +9,8 @@ import torch
 from rooms import command_line
 
 import imbtorch
-from imbtorch.statistics import compare_predictions, paired_compare
+from imbtorch import Predictions
+from imbtorch.statistics import paired_compare
 
 pyarrow = pytest.importorskip("pyarrow", reason="needs imbtorch[files]")
 pytest.importorskip("duckdb", reason="needs imbtorch[files]")
@@ -27,6 +28,15 @@ IDS = np.array([f"image {at:03}" for at in range(SIZE)])
 
 def seed():
     return torch.Generator().manual_seed(0)
+
+
+def compared(old, new=None, *, measure, target, preds=None, scores=None, cluster=None, **arguments):
+    """Compare two columns of one source, or the same column of two."""
+    names = preds or scores
+    names = [names] * 2 if isinstance(names, str) else names
+    reading = {name: arguments.pop(name) for name in ("missing", "decimal", "positive") if name in arguments}
+    other = None if new is None else Predictions(new, target=target, **reading)
+    return Predictions(old, target=target, cluster=cluster, **reading).compare(*names, measure, other=other, **arguments)
 
 
 def text(path, **columns):
@@ -73,7 +83,7 @@ def test_all_layouts_give_the_comparison_of_arrays(tmp_path):
     gain = sklearn.metrics.balanced_accuracy_score(T, NEW) - sklearn.metrics.balanced_accuracy_score(T, OLD)
     assert expected.estimate.item() == pytest.approx(gain)
     for number, (sources, given) in enumerate(layouts(tmp_path)):
-        found = compare_predictions(*sources, **given, measure="balanced_accuracy", generator=seed()).difference
+        found = compared(*sources, **given, measure="balanced_accuracy", generator=seed()).difference
         for name in ("estimate", "low", "high"):
             assert getattr(found, name).item() == pytest.approx(getattr(expected, name).item()), number
 
@@ -97,10 +107,10 @@ def test_errors_name_the_first_row_or_id_without_a_value(kind, broken, role, tmp
             sources.append(frame if pandas is None else pandas.DataFrame(frame).fillna(float("nan")))
     given = {"measure": "accuracy", "target": "label", "preds": "pred"}
     with pytest.raises(ValueError, match=rf"^{role} has no value in row 2 \(2 of 4 rows\)"):
-        compare_predictions(*sources, **given)
+        compared(*sources, **given)
     with pytest.raises(ValueError, match=rf"^{role} has no value in the row with id [42] \(2 of 4 rows\)"):
-        compare_predictions(*sources, **given, id="image")
-    found = compare_predictions(*sources, **given, missing="drop").difference.estimate.item()
+        compared(*sources, **given, id="image")
+    found = compared(*sources, **given, missing="drop").difference.estimate.item()
     assert found == 0  # both models are right in the rows that are left
 
 
@@ -109,10 +119,11 @@ def test_rows_without_a_score_are_an_error_unless_dropped(measure, tmp_path):
     there = np.arange(SIZE) % 50 != 7
     columns = {"y": Y, "a": np.where(there, SCORES[:, 0], np.nan), "b": SCORES[:, 1]}
     given = {"measure": measure, "target": "y", "scores": ["a", "b"]}
+    given |= {} if measure == "auc" else {"threshold": 0.5}
     for source in (columns, parquet(tmp_path / "s.parquet", **columns)):
         with pytest.raises(ValueError, match=r"scores hold NaN in row 7 \(6 rows\); missing='drop'"):
-            compare_predictions(source, **given)
-        found = compare_predictions(source, **given, missing="drop").difference.estimate.item()
+            compared(source, **given)
+        found = compared(source, **given, missing="drop").difference.estimate.item()
         peer = sklearn.metrics.roc_auc_score if measure == "auc" else sklearn.metrics.f1_score
         scores = SCORES[there] if measure == "auc" else (SCORES[there] > 0.5).astype(int)
         assert found == pytest.approx(peer(Y[there], scores[:, 1]) - peer(Y[there], scores[:, 0]))
@@ -123,25 +134,26 @@ def test_pictures_beside_the_predictions_do_no_harm_by_row():
     pictures = {"image": [np.zeros(size) for size in (2, 3, 2)], "label": ["a", "b", "a"]}
     old, new = ({**pictures, "pred": preds} for preds in (["a", "b", "b"], ["a", "b", "a"]))
     given = {"measure": "accuracy", "target": "label", "preds": "pred"}
-    found = compare_predictions(old, new, **given, by_row=True)
+    found = compared(old, new, **given, by_row=True)
     assert found.difference.estimate.item() == pytest.approx(1 / 3)
     with pytest.raises(ValueError, match="image must be one column"):
-        compare_predictions(old, new, **given)
+        compared(old, new, **given)
 
 
 def test_columns_of_mixed_types_are_named():
     mixed = {"label": ["a", "b", 3], "pred": ["a", "b", "a"]}
     with pytest.raises(TypeError, match="column 'label' must hold values of one type"):
-        compare_predictions(mixed, mixed, measure="accuracy", target="label", preds="pred")
+        compared(mixed, mixed, measure="accuracy", target="label", preds="pred")
 
 
 @pytest.mark.parametrize("measure", ["auc", "average_precision", "f1"])
 @pytest.mark.parametrize("cluster", [None, "patient"])
 def test_scores_are_compared_by_areas_or_at_a_threshold(measure, cluster, tmp_path):
     path = text(tmp_path / "s.csv", y=Y, a=SCORES[:, 0], b=SCORES[:, 1], patient=PATIENT)
-    given = {"target": "y", "scores": ["a", "b"], "threshold": 0.4, "cluster": cluster}
-    found = compare_predictions(path, **given, measure=measure, generator=seed()).difference
     metric = {"auc": sklearn.metrics.roc_auc_score, "average_precision": sklearn.metrics.average_precision_score}
+    given = {"target": "y", "scores": ["a", "b"], "cluster": cluster}
+    given |= {} if measure in metric else {"threshold": 0.4}
+    found = compared(path, **given, measure=measure, generator=seed()).difference
     values = SCORES if measure in metric else SCORES > 0.4
     old, new = (metric.get(measure, sklearn.metrics.f1_score)(Y, each) for each in values.T)
     assert found.estimate.item() == pytest.approx(new - old, abs=1e-9)
@@ -188,14 +200,14 @@ def test_the_model_of_the_first_row_is_the_old_one(tmp_path, models):
         for y, score in zip(Y, SCORES[:, column], strict=True)
     ]
     options = {"target": "label", "scores": "score", "model": "model", "by_row": True}
-    for measure in ("auc", "f1"):
+    for measure, more in (("auc", {}), ("f1", {"threshold": 0.5})):
         found = []
         for decimal in ".,":
             path = tmp_path / "long.csv"
             text = "\n".join(["model;label;score", *lines, ""]).replace(".", decimal)
             path.write_text(text, encoding="utf-8")
-            found.append(compare_predictions(path, measure=measure, decimal=decimal, generator=seed(), **options))
+            found.append(compared(path, measure=measure, decimal=decimal, generator=seed(), **options, **more))
         assert str(found[0]) == str(found[1])
     a, b = (sklearn.metrics.roc_auc_score(Y, np.round(SCORES[:, column], 6)) for column in (1, 0))
-    comma = compare_predictions(path, measure="auc", decimal=",", **options)
+    comma = compared(path, measure="auc", decimal=",", **options)
     assert comma.difference.estimate.item() == pytest.approx(a - b)

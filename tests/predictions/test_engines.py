@@ -16,7 +16,7 @@ from rooms import files as saved_files
 from rooms import sources as saved_sources
 
 import imbtorch
-from imbtorch.statistics import compare_predictions, paired_compare
+from imbtorch.statistics import paired_compare
 
 RNG = np.random.default_rng(7)
 SIZE = 400
@@ -133,8 +133,8 @@ def test_scores_come_in_batches_or_the_error_names_the_recipe(engine, frames):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_two_models_of_one_frame_are_compared_by_joint_counts(engine, frames):
-    given = {"measure": "balanced_accuracy", "target": "text", "preds": ["text_pred", "other_pred"]}
-    found = compare_predictions(frames(engine), **given, generator=torch.Generator().manual_seed(0))
+    data, generator = imbtorch.Predictions(frames(engine), target="text"), torch.Generator().manual_seed(0)
+    found = data.compare("text_pred", "other_pred", "balanced_accuracy", generator=generator)
     tensors = [torch.from_numpy(each) for each in (R, Q, T)]
     expected = paired_compare("balanced_accuracy", *tensors, 3, generator=torch.Generator().manual_seed(0))
     for name in ("estimate", "low", "high"):

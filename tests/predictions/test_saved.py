@@ -209,28 +209,6 @@ def test_labels_are_matched_by_name():
     assert classes["f1"].item() == pytest.approx(expected.mean(), abs=1e-6)
 
 
-def test_a_rule_is_that_of_the_sweep_with_its_gain():
-    result = imbtorch.report(preds=SCORES, target=TARGET, rule="balanced_accuracy", prior={0: 700, 2: 100, 1: 200})
-    sweep = imbtorch.LogitAdjustmentSweep("balanced_accuracy", [700, 200, 100])
-    sweep.update(torch.from_numpy(SCORES), torch.from_numpy(TARGET))
-    row, gain = result.table()["rule"]["balanced_accuracy"], sweep.gain(generator=torch.Generator().manual_seed(0))
-    assert row["tau"] == sweep.compute()["tau"].item() == result["tau/balanced_accuracy"].item()
-    assert row["chosen"] == pytest.approx(sweep.compute()["value"].item(), abs=1e-6)
-    assert row["plain"] == pytest.approx(sklearn.metrics.balanced_accuracy_score(TARGET, PREDS), abs=1e-6)
-    assert (row["gain"], row["gain"].low) == pytest.approx((gain.estimate.item(), gain.low.item()), abs=1e-6)
-
-    target, scores = (TARGET == 2).astype(int), SCORES[:, 2]
-    row = imbtorch.report(preds=scores, target=target, rule="f1").table()["rule"]["f1"]
-    sweep = imbtorch.ThresholdSweep("f1")
-    sweep.update(torch.from_numpy(scores), torch.from_numpy(target))
-    assert row["threshold"] == sweep.compute()["threshold"].item()
-    assert row["chosen"] == pytest.approx(sklearn.metrics.f1_score(target, scores > row["threshold"]), abs=1e-6)
-    assert row["plain"] == pytest.approx(sklearn.metrics.f1_score(target, scores > 0.5), abs=1e-6)
-    assert row["gain"] == pytest.approx(
-        sweep.gain(generator=torch.Generator().manual_seed(0)).estimate.item(), abs=1e-6
-    )
-
-
 def test_areas_are_exact_for_few_scores_and_for_equal_ones():
     """Scores within one bin of a sweep, few scores, many ties, weights, and logits of softmax and sigmoid."""
     rng = np.random.default_rng(0)
@@ -315,10 +293,10 @@ def test_the_gain_of_a_rule_holds_for_clusters():
     for _ in range(40):
         target = rng.permutation(np.repeat([0, 1], [12, 8]))
         scores = 1 / (1 + np.exp(2.2 - 2 * target - 1.2 * rng.normal(size=20)))
-        given = {"preds": scores[ids], "target": target[ids], "cluster": ids, "measures": ["balanced_accuracy"]}
-        found = imbtorch.report(**given, rule="balanced_accuracy").table()["rule"]["balanced_accuracy"]
-        gain = true(float(found["threshold"])) - true(0.5)
-        held += found["gain"].low <= gain <= found["gain"].high
+        data = imbtorch.Predictions(target=target[ids], cluster=ids)
+        found = data.thresholds(scores[ids], "balanced_accuracy")
+        gain, true_gain = found.gain(), true(found["threshold"].item()) - true(0.5)
+        held += bool(gain.low <= true_gain <= gain.high)
     assert held >= 36
 
 
@@ -360,12 +338,6 @@ LOW[3] = -0.5
         ({"preds": ["a", "b"], "target": ["b", "a"], "positive": "c"}, ValueError, "positive is 'c', which is none"),
         ({"cluster": [1, 2]}, ValueError, "cluster has 2 rows"),
         ({"weight": [*[1.0] * 599, -1]}, ValueError, "got -1 in row 599"),
-        ({"rule": "f1"}, ValueError, "rule needs scores"),
-        ({"preds": SCORES, "rule": "f1"}, ValueError, "rule needs prior"),
-        ({"preds": SCORES, "rule": "f1", "prior": {"0": 1, "1": 1, "x": 1}}, ValueError, "prior must name each class"),
-        ({"preds": SCORES, "prior": [1, 2, 3]}, ValueError, "add rule="),
-        ({"preds": SCORES[:, 2], "target": TARGET == 2, "rule": "f1", "prior": [1, 2]}, ValueError, "leave it out"),
-        ({"preds": SCORES, "rule": "f1", "prior": [1, 2, 3], "weight": TARGET}, ValueError, "neither weight"),
         ({"target": np.eye(3)[TARGET] * 2, "preds": SCORES}, ValueError, "column '0' of target holds 2.0 in row 0"),
         ({"target": {"label": TEXTS[TARGET]}, "preds": TEXTS[PREDS]}, ValueError, r"target\['label'\]"),
         ({"target": TARGET[:, None]}, ValueError, r"pass target\[:, 0\]"),

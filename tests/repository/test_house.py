@@ -50,9 +50,9 @@ MORE_PARAMETERS = {  # whoever raises one of these names it in the subject of th
     "ChosenEpoch": 14,
     "ImbalanceReport": 20,
     "ThresholdSweep": 20,
-    "compare_predictions": 20,
     "paired_compare": 13,
-    "report": 23,
+    "Predictions": 16,
+    "report": 22,
 }
 
 

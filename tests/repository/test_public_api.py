@@ -31,14 +31,14 @@ NAMES = {
     "imbtorch": METRICS
     + MEASURES
     + """
-        Cell Counts ExactBatchSampler InfeasibleError LogitAdjustment LogitAdjustmentResult Margins ReportResult
+        Cell Counts ExactBatchSampler InfeasibleError LogitAdjustment LogitAdjustmentResult Margins Predictions ReportResult
         ReportedValue Row SweepResult Table Threshold at_prevalence cluster_ids confusion_matrix margins merge_classes
         one_vs_rest merge_results open_result report shot_groups
     """,
     "imbtorch.measures": MEASURES,
     "imbtorch.statistics": """
         AdjustmentPoint Calibration ChosenEpoch Comparison Interval OperatingPoint Runs RunsByMeasure Selection
-        beats_baseline bootstrap compare compare_predictions over_runs paired_compare
+        Verdict beats_baseline bootstrap compare over_runs paired_compare
         partial_auc posterior samples_needed select_epoch select_model skill trivial undominated
     """,
     "imbtorch.papers": """
