@@ -57,6 +57,7 @@ from imbtorch.statistics import (
 HERE = Path(__file__).parent
 sys.path.append(str(HERE))
 
+import coverage_alerts as alerts_  # noqa: E402
 import coverage_epochs as epochs_  # noqa: E402
 import coverage_gains as gains_  # noqa: E402
 
@@ -1731,6 +1732,7 @@ for _name, _columns, _function, _cells, _sets, _seed in (
     ("rare_gains", gains_.RARE_COLUMNS, gains_.of_rare, gains_.RARE, 200, 0),
 ):
     table(_name, _columns, _cells, _sets, _seed, takes_seed=True)(_function)
+table("alerts", alerts_.COLUMNS, alerts_.CELLS, 400)(alerts_.of_alerts)
 OF_INTERVALS = {  # settings and values of the three tables of one simulation
     "intervals": "K, totals, measure, method | mean, least, width",
     "intervals_overall": "measure | cells, mean, below 0.93, below 0.85, below 0.75, least",
@@ -1794,6 +1796,7 @@ KINDS_OF_INTERVALS = {  # tables whose columns of coverage are read together
     "the same, clusters": ("pairs_of_clusters",),
     "AUC, average precision": ("areas",),
     "their differences": ("paired_scores",),
+    "differences at equal alerts": ("alerts",),
     "the same, patients": ("paired_patients",),
     "means over seeds of both": ("seeds_of_scores",),
     "threshold: value, gain": ("thresholds", "no_gain"),

@@ -140,7 +140,7 @@ def _of_scores(
         scores = torch.from_numpy(new), torch.from_numpy(old), target
         return PairedModels(classes.names, True, None, scores, cluster)
     if how.alerts is not None:
-        cuts = _at_alerts(old, how.alerts), _at_alerts(new, how.alerts)
+        cuts = at_alerts(old, how.alerts), at_alerts(new, how.alerts)
         old_share, new_share = float((old > cuts[0]).mean()), float((new > cuts[1]).mean())
         if abs(old_share - new_share) > UNLIKE * max(old_share, new_share):
             raise ValueError(
@@ -151,7 +151,7 @@ def _of_scores(
     return PairedModels(classes.names, True, JointOutcomes.of(preds, target, 2, cluster), thresholds=(cuts[1], cuts[0]))
 
 
-def _at_alerts(scores: Array, alerts: float) -> float:
+def at_alerts(scores: Array, alerts: float) -> float:
     """Return the lowest threshold strictly above which at most a share of the scores lies."""
     most = math.floor(alerts * len(scores) + 1e-9)
     return float(-np.partition(-scores, most)[most])
