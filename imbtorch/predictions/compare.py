@@ -17,7 +17,7 @@ from imbtorch.deciding.curves import AREAS
 from imbtorch.deciding.scores import check_scores
 from imbtorch.predictions.report import opened
 from imbtorch.predictions.samples import ids_of
-from imbtorch.predictions.sources import Arrays, Engine, Source, floats, single
+from imbtorch.predictions.sources import Engine, Source, floats, single
 from imbtorch.suggestions import first_names
 from imbtorch.waiting import LOG
 
@@ -240,14 +240,12 @@ def _split_models(source: Source, name: str, wanted: Sequence[str]) -> tuple[Sou
 
 
 def _relation(source: Source, like: Source | None, wanted: Sequence[str]) -> Any:
-    """Return columns as a DuckDB relation, which pairs rows; in memory those that are wanted."""
+    """Return a source as a DuckDB relation of our own, which pairs rows; files as they are, others in memory."""
     from imbtorch.predictions.files import in_memory
 
-    if isinstance(source, Arrays):
-        return in_memory({name: source.columns[name] for name in wanted}, like)
     if isinstance(source, Engine):
         raise ValueError("rows of an engine have no order; join both models into one frame by id, and name two columns")
-    return source
+    return source if getattr(source, "connection", None) else in_memory(source, wanted, like)
 
 
 def _is_id(name: str) -> bool:
@@ -269,6 +267,6 @@ def _joined(
     else:
         keys = list({single(each, "id", id) for each in (old, new)})
         LOG.warning("imbtorch: pairing rows by %r keeps all ids in memory, about %d bytes a row", id, BYTES)
-    one = _relation(old, None, [*first.values(), *keys])
+    one = _relation(old, new, [*first.values(), *keys])
     other = _relation(new, one, [*second.values(), *keys])
     return one.paired(other, first, second, keys, id is not None), {role: role for role in (*first, *second)}
