@@ -34,6 +34,9 @@ def command_line() -> int:
     """Run the command ``imbtorch``; return 2 if it cannot be imported, since 1 means that a model is worse."""
     try:
         from imbtorch.predictions.command_line import main
+    except KeyboardInterrupt:
+        sys.stderr.write("imbtorch: interrupted\n")
+        return 130
     except Exception:
         traceback.print_exc()
         return 2

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import io
 import math
 import os
 import re
+import shlex
 import sys
 import traceback
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from imbtorch.choosing.gate import NOT_WORSE, UNDECIDED, Gate
 from imbtorch.columns import Rules
 from imbtorch.predictions.compare import paired
+from imbtorch.predictions.files import KINDS
 from imbtorch.predictions.merge import merge_results
+from imbtorch.predictions.paths import check_output, found_files
 from imbtorch.predictions.report import report
 from imbtorch.reports.result import ReportResult
+from imbtorch.tables import printable
 from imbtorch.version import __version__
 
-ERROR = 2  # exit code; those of verdicts are in choosing.gate
+ERROR, INTERRUPTED = 2, 130  # exit codes; those of verdicts are in choosing.gate
 ARGUMENTS = re.compile(
     r"\b(?P<name>class_names|positive|task|missing|ignore|scores|preds|threshold|logits|group|frequency|encoding|decimal"
-    r"|head|rule|prior|prevalence|id|by_row|model)=(?P<value>\[\.\.\.\]|'[^']*'|-?\w*)"
+    r"|head|rule|prior|prevalence|id|by_row|model)=(?P<value>\[\.\.\.\]|'[^']*'|\"[^\"]*\"|-?\w*)"
 )  # in remedies of errors
 EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
 
@@ -41,43 +46,67 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # consoles of Windows know few letters; "\\u732b" is better than an error
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
-    parser = _parser()
+    command, code = "imbtorch", ERROR
     try:
-        options = parser.parse_args(arguments)
-    except SystemExit as stop:  # of --help and --version, 0; of bad usage, 2
-        return ERROR if stop.code else 0
-    try:
+        try:
+            given = sys.argv[1:] if arguments is None else arguments
+            given = ["--ignore=,--" if each == "--ignore=--" else each for each in given]  # argparse loses a "--"
+            options = _parser().parse_args(given)
+        except SystemExit as stop:  # of --help and --version, 0; of bad usage, 2
+            code = ERROR if stop.code else 0
+            print(end="", flush=True)
+            return code
+        command = f"imbtorch {options.command}"
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
-            warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
-            code, text = options.run(options)
-    except EXPECTED as error:
-        text = error.args[0] if isinstance(error, KeyError) and error.args else error
-        print(f"imbtorch {options.command}: error: {ARGUMENTS.sub(_as_option, str(text))}", file=sys.stderr)
-        return ERROR
-    except KeyboardInterrupt:
-        print(f"imbtorch {options.command}: interrupted", file=sys.stderr)
-        return ERROR
-    except BaseException:  # exit code 1 would mean "worse"
-        traceback.print_exc()
-        return ERROR
-    try:
+            warnings.showwarning = lambda text, *_, **__: print(f"warning: {printable(str(text))}", file=sys.stderr)
+            verdict, text = options.run(options)
+        code = int(verdict)
         print(text, flush=True)
+        return code
     except BrokenPipeError:  # "| head" has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return int(code)
+        text = ""
+    except EXPECTED as error:
+        text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+        code, text = ERROR, f"{command}: error: {printable(ARGUMENTS.sub(_as_option, text))}\n"
+    except KeyboardInterrupt:
+        code, text = INTERRUPTED, f"{command}: interrupted\n"
+    except BaseException:  # exit code 1 would mean "worse"
+        code, text = ERROR, traceback.format_exc()
+    for stream, rest in ((sys.stderr, text), (sys.stdout, "")):
+        try:
+            print(rest, end="", file=stream, flush=True)
+        except OSError:  # noqa: PERF203 - Python would write the rest at its end again, and exit with another code
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return code
 
 
 def _as_option(argument: re.Match[str]) -> str:
     """Return an argument of Python, such as ``missing='drop'``, as an option of the command."""
-    name, value = argument["name"].replace("_", "-"), argument["value"].strip("'")
+    name, value = argument["name"].replace("_", "-"), argument["value"]
     if name == "head":
         return "--no-head"
-    return f"--{name}" if value in ("", "True", "[...]") else f"--{name} {value}"
+    if value in ("", "True", "[...]"):
+        return f"--{name}"
+    value = shlex.quote(ast.literal_eval(value) if value[0] in "'\"" else value)
+    return f"--{name}={value}" if re.match(r"-(?!\d+$)", value) else f"--{name} {value}"
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser whose errors name the remedy."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the usage and a message."""
+        option = re.search(r"(--[\w-]+).*expected (?:at least )?one argument", message)
+        if option:
+            message += f"; write {option[1]}=VALUE for a value that begins with -"
+        if re.search(r"are required: (file|old)", message):
+            message += "; write files before options that take several values, such as --class-names a b"
+        super().error(message)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         "imbtorch",
         description="Report and compare saved predictions, in files with a row a sample: CSV, TSV, Parquet and JSON "
         "lines, also .gz and .zst. Errors count rows from 0, without the head.",
@@ -198,7 +227,8 @@ def _add_reading(command: argparse.ArgumentParser) -> None:
 
 def _names(text: str) -> list[str]:
     """Split names between commas."""
-    return [each.strip() for each in text.split(",")]
+    names = [each.strip() for each in text.split(",")]
+    return list(filter(None, names)) or [""]
 
 
 def _numbers(text: str) -> list[float]:
@@ -243,6 +273,8 @@ def _report(options: argparse.Namespace) -> tuple[int, str]:
     """Report the predictions of files."""
     names = ("target", "preds", "scores", "task", "logits", "group", "weight", "frequency", "prevalence", "measures")
     more = {name: getattr(options, name) for name in (*names, "intervals", "rule", "prior")}
+    if options.json is not None:
+        check_output("--json", options.json, found_files(options.file, KINDS))
     if options.threshold is not None:
         more["threshold"] = options.threshold[0] if len(options.threshold) == 1 else options.threshold
     return 0, _written(report(options.file, **more, **_reading(options)), options)
@@ -250,6 +282,7 @@ def _report(options: argparse.Namespace) -> tuple[int, str]:
 
 def _merge(options: argparse.Namespace) -> tuple[int, str]:
     """Add results of shards."""
+    check_output("--json", options.json, options.file)
     return 0, _written(merge_results(*options.file), options)
 
 
@@ -263,7 +296,7 @@ def _written(result: ReportResult, options: argparse.Namespace) -> str:
         table.to_csv(buffer)
         return buffer.getvalue().rstrip("\n")
     text = {"markdown": table.to_markdown, "latex": table.to_latex, None: table.__str__}[options.form]()
-    signature = {"markdown": "`{}`", "latex": "% {}", None: "{}"}[options.form].format(result.signature)
+    signature = {"markdown": "`{}`", "latex": "% {}", None: "{}"}[options.form].format(printable(result.signature))
     return f"{text}\n\n{signature}"
 
 
@@ -273,6 +306,11 @@ def _compare(options: argparse.Namespace) -> tuple[int, str]:
         given = getattr(options, name)
         if given is not None and len(given) == 1:
             setattr(options, name, _names(given[0]))
+    if options.looks_file is not None:
+        sources = filter(None, [options.old, options.new])
+        check_output(
+            "--looks-file", options.looks_file, [path for each in sources for path in found_files(each, KINDS)]
+        )
     reading = _reading(options)
     rules = Rules(reading["class_names"], options.positive, None, options.ignore, options.missing)
     columns = {name: getattr(options, name) for name in ("target", "preds", "scores", "model", "id", "cluster")}

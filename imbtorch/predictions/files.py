@@ -33,7 +33,6 @@ from imbtorch.predictions.sources import (
     Source,
     as_array,
     columns_of_groups,
-    longest_order,
     places,
 )
 from imbtorch.suggestions import first_names
@@ -101,14 +100,14 @@ def connected() -> Any:
 class Relation(Source):
     """DuckDB relation: it groups there, and hands out batches; ``row`` is SQL for a text that names a row.
 
-    ``columns`` are its names of columns, where those of the source differ; ``orders`` those of categories.
+    ``columns`` are its names of columns, where those of the source differ; ``ordered`` the orders of categories.
     """
 
     relation: Any
     connection: Any = None
     row: str = ""
     columns: dict[str, str] | None = None
-    orders: dict[str, list[Any] | None] = field(default_factory=dict)
+    ordered: dict[str, list[list[Any]]] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> list[str]:
@@ -125,12 +124,12 @@ class Relation(Source):
             ", ".join(f"{self._sql(name)} AS {place}" for name, place in places(names).items())
         )
 
-    def order(self, name: str) -> list[Any] | None:
+    def orders(self, name: str) -> list[list[Any]]:
         """Return the categories of an ENUM, which always orders them."""
-        if name in self.orders:
-            return self.orders[name]
+        if name in self.ordered:
+            return self.ordered[name]
         kind = self._select([name]).types[0]
-        return list(kind.children[0][1]) if kind.id == "enum" else None
+        return [list(kind.children[0][1])] if kind.id == "enum" else []
 
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
         """Group in DuckDB."""
@@ -138,8 +137,7 @@ class Relation(Source):
         parts = [*places(keys).values(), f"count(*) AS {ROWS}"]
         for name, kind in zip(places(keys), selected.types, strict=False):
             if kind.id == "enum" and self.holds_classes(name):
-                order = first_names(kind.children[0][1])
-                self.notes.append(f"{self.call(name)} is an ENUM, whose order the classes have: {order}")
+                self.notes += [f"classes have the order of an ENUM: {first_names(kind.children[0][1])}"]
         with self._explained():
             if sums is not None:
                 number = self._number(selected, sums)
@@ -199,8 +197,8 @@ class Relation(Source):
     def where(self, name: str, level: Any) -> Relation:
         """Return the rows that hold a value."""
         names = [name, *(each for each in self.names if each != name and self.names.count(each) == 1)]
-        found, orders = _holding(self._select(names), level), {each: self.order(each) for each in names}
-        return Relation(found, connection=self.connection, columns=places(names), orders=orders)
+        found, orders = _holding(self._select(names), level), {each: self.orders(each) for each in names}
+        return Relation(found, connection=self.connection, columns=places(names), ordered=orders)
 
     def paired(
         self, new: Relation, first: Mapping[str, str], second: Mapping[str, str], keys: Sequence[str], by_id: bool
@@ -227,10 +225,10 @@ class Relation(Source):
                 _check_order(query, both, keys)
             cells = [f"o.{quoted(role)}" for role in first] + [f"n.{quoted(role)}" for role in second]
             cells += ["key0"] if by_id else []
-            orders = {role: self.order(name) for role, name in first.items()}
-            orders |= {role: new.order(name) for role, name in second.items()}
+            orders = {role: self.orders(name) for role, name in first.items()}
+            orders |= {role: new.orders(name) for role, name in second.items()}
             joined = query(f"SELECT {', '.join(cells)} FROM {both}")
-            return Relation(joined, connection=self.connection, row=row, orders=orders)
+            return Relation(joined, connection=self.connection, row=row, ordered=orders)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -323,7 +321,7 @@ def in_memory(source: Source, names: Sequence[str], like: Any) -> Relation:
     """Return columns as a relation of our own connection, in which they can be joined with others."""
     arrow = importlib.import_module("pyarrow")
     connection = getattr(like, "connection", None) or connected()
-    columns, orders = places(names), {name: source.order(name) for name in names}
+    columns, orders = places(names), {name: source.orders(name) for name in names}
     if isinstance(source, Relation):  # of the user's connection, which stays as it is
         table = source._select(names).to_arrow_table()
     else:
@@ -336,7 +334,7 @@ def in_memory(source: Source, names: Sequence[str], like: Any) -> Relation:
             except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
                 raise TypeError(f"column {name!r} must hold values of one type: {error}; convert them") from None
         table = arrow.table(held)
-    return Relation(connection.from_arrow(table), connection=connection, row=ROW, columns=columns, orders=orders)
+    return Relation(connection.from_arrow(table), connection=connection, row=ROW, columns=columns, ordered=orders)
 
 
 class Reader(NamedTuple):
@@ -424,15 +422,15 @@ class Files(Relation):
                 return found + f" of {path}" * (len(self.paths) > 1)
         return ""
 
-    def order(self, name: str) -> list[Any] | None:
-        """Return the categories of a column of Parquet whose schema orders them."""
-        orders = []
+    def orders(self, name: str) -> list[list[Any]]:
+        """Return the categories of a column of each file of Parquet whose schema orders them."""
+        found = []
         for path in self.paths if self._readers[self.paths[0]].kind == "parquet" else ():
             file = _parquet_file(path)
             if getattr(file.schema_arrow.field(name).type, "ordered", False) and file.num_row_groups:
-                column = file.read_row_group(0, columns=[name]).column(0)
-                orders.append(column.chunk(0).dictionary.to_pylist())
-        return longest_order(name, orders)
+                chunks = file.read_row_group(0, columns=[name]).column(0).chunks
+                found += [chunk.dictionary.to_pylist() for chunk in chunks[:1]]
+        return found
 
     def check(self, name: str) -> None:
         """Raise for a column of JSON that holds objects, or lists of anything but numbers."""
@@ -549,7 +547,7 @@ class Files(Relation):
             named = list(map(str, range(len(head))))
         elif not any(lines[skip + height :]):
             raise ValueError(f"{path} must have a head and at least one row")
-        elif re.fullmatch(r'["\s]*-{2,}["\s]*', (lines[skip + height]).replace(sign, "")):
+        elif "---" in lines[skip + height] and not re.sub(r'[-\s"]', "", lines[skip + height].replace(sign, "")):
             raise ValueError(f"{path}: a line of dashes follows the head, as sqlcmd writes it; delete this line")
         if sign != "," and packed is None and not path.endswith(".tsv"):
             self.notes = [f"columns of {os.path.basename(path)} are separated by {SEPARATORS.get(sign, sign)}"]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from imbtorch.predictions.paths import check_twice
 from imbtorch.reports.opened import contents, result_of
 from imbtorch.reports.result import ReportResult
 
@@ -21,7 +25,8 @@ def merge_results(*paths: str | PathLike[str]) -> ReportResult:
         paths: paths of files that ``result.to_json`` wrote.
 
     Raises:
-        ValueError: for files of different settings, and as :func:`imbtorch.open_result`.
+        ValueError: for files of different settings, a file that is named twice, a sum beside its parts, and as
+            :func:`imbtorch.open_result`.
 
     >>> import imbtorch, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -32,7 +37,11 @@ def merge_results(*paths: str | PathLike[str]) -> ReportResult:
     tensor([[1, 1],
             [1, 2]])
     """
+    if not paths:
+        raise ValueError("merge_results needs the paths of results; name those of all shards")
+    check_twice([os.fspath(path) for path in paths])
     files = [contents(path)[0] for path in paths]
+    parts, equal = _parts(paths, files)
     settings = [each["settings"] | {"class_names": each["class_names"]} for each in files]
     for path, own in zip(paths, settings, strict=True):
         for name, value in settings[0].items():
@@ -42,15 +51,34 @@ def merge_results(*paths: str | PathLike[str]) -> ReportResult:
                     "settings, and name all classes by class_names=[...]"
                 )
     summed = {name: _sum([each[name] for each in files]) for name in ("counts", "groups", "buckets")}
-    notes = dict.fromkeys(note for each in files for note in each.get("notes", ()))
+    notes = dict.fromkeys([*(note for each in files for note in each.get("notes", ())), *equal])
     if any(each["values"] for each in files):
         notes["values that need more than counts, such as areas under curves, are left out"] = None
     dependent = any(each["dependent"] for each in files)
-    return result_of(files[0] | summed | {"dependent": dependent, "values": [], "notes": list(notes)})
+    more = {"dependent": dependent, "values": [], "notes": list(notes), "parts": parts}
+    return result_of(files[0] | summed | more)
+
+
+def _parts(paths: Sequence[Any], files: Sequence[Mapping[str, Any]]) -> tuple[list[list[str]], list[str]]:
+    """Return names and digests of all files in a sum, and a note on equal ones; raise for a sum beside its parts."""
+    seen: dict[tuple[str, ...], tuple[int, bool]] = {}  # a file, the path that holds it, and whether in a sum
+    digests, equal = dict[str, int](), list[str]()
+    for at, (path, data) in enumerate(zip(paths, files, strict=True)):
+        own = "/".join(Path(os.path.abspath(path)).parts[-2:]), data["sha256"]
+        held = dict.fromkeys([own, *map(tuple, data.get("parts", ()))])
+        for part in held:
+            other, summed = seen.setdefault(part, (at, part != own))
+            if other != at and (summed or part != own):
+                raise ValueError(f"{paths[other]} and {path} both hold {part[0]}, whose samples would count twice")
+            first = digests.setdefault(part[1], at)
+            if first != at:
+                equal = [f"{paths[first]} and {path} hold equal results; if one is a copy, its samples count twice"]
+    return [list(part) for part in seen], equal
 
 
 def _sum(parts: list[Any]) -> Any:
     """Add counts, as lists or by name; None if there are none."""
     if isinstance(parts[0], dict):
         return {name: _sum([part[name] for part in parts]) for name in parts[0]}
-    return None if parts[0] is None else np.sum(parts, 0).tolist()
+    whole = [np.array(part, dtype=object) for part in parts]  # Python's integers have no end
+    return None if parts[0] is None else sum(whole[1:], whole[0]).tolist()

@@ -43,7 +43,7 @@ def found_files(given: Any, endings: Iterable[str]) -> list[str]:
             raise ValueError(f"{path} is not a regular file, such as a pipe, which is read only once; save it first")
         if os.sep == "/" and "\\" in os.path.abspath(path):
             raise ValueError(f"{path}: DuckDB cannot read names that contain a backslash; rename the file or folder")
-    _check_twice(paths)
+    check_twice(paths)
     return paths
 
 
@@ -64,7 +64,7 @@ def _within(folder: str, part: str) -> list[str]:
     return [folder, *found] if part == "**" else found
 
 
-def _check_twice(paths: Sequence[str]) -> None:
+def check_twice(paths: Sequence[str]) -> None:
     """Raise for one file under two names, and for a file beside the same one compressed."""
     files: dict[Any, str] = {}
     for path in paths:

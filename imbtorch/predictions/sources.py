@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -51,9 +52,9 @@ class Source:
         """Return the number of values in each row of a column of lists; None for single values."""
         return None
 
-    def order(self, name: str) -> list[Any] | None:
-        """Return the categories of a column whose type orders them."""
-        return None
+    def orders(self, name: str) -> list[list[Any]]:
+        """Return the categories of each part of a column whose type orders them."""
+        return []
 
     def check(self, name: str) -> None:
         """Raise for a column whose cells are no values."""
@@ -70,7 +71,7 @@ class Arrays(Source):
     columns: dict[str, Any]
     _arrays: dict[str, Array] = field(default_factory=dict)  # columns that were converted
     _read: dict[str, Column] = field(default_factory=dict)  # columns that were read
-    orders: dict[str, list[Any] | None] = field(default_factory=dict)  # categories that a column does not tell
+    ordered: dict[str, list[list[Any]]] = field(default_factory=dict)  # orders of categories that lists do not tell
 
     @property
     def names(self) -> list[str]:
@@ -85,21 +86,20 @@ class Arrays(Source):
 
     def _column(self, name: str) -> Column:
         if name not in self._read:
-            self._read[name] = column_of(self.call(name), self.array(name), self.order(name))
+            self._read[name] = column_of(self.call(name), self.array(name), self.orders(name))
         return self._read[name]
 
-    def order(self, name: str) -> list[Any] | None:
-        """Return the categories of a column whose type orders them: ordered Categorical, Enum, ordered dictionary."""
-        if name in self.orders:
-            return self.orders[name]
+    def orders(self, name: str) -> list[list[Any]]:
+        """Return the categories of an ordered Categorical, an Enum, and each part of an ordered dictionary."""
+        if name in self.ordered:
+            return self.ordered[name]
         given = self.columns[name]
         kind: Any = getattr(given, "dtype", None)
         if getattr(kind, "ordered", False) or type(kind).__name__ == "Enum":
-            return list(kind.categories)
+            return [list(kind.categories)]
         if getattr(getattr(given, "type", None), "ordered", False):
-            parts = given.chunks if hasattr(given, "chunks") else [given]
-            return longest_order(name, [part.dictionary.to_pylist() for part in parts])
-        return None
+            return [part.dictionary.to_pylist() for part in getattr(given, "chunks", [given])]
+        return []
 
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
         """Return the columns, and the values of one more."""
@@ -138,10 +138,10 @@ class Engine(Source):
         """Names of all columns."""
         return list(self._types.names())
 
-    def order(self, name: str) -> list[Any] | None:
+    def orders(self, name: str) -> list[list[Any]]:
         """Return the categories of an Enum, which narwhals calls ordered categories of all engines."""
         kind = self._types[name]
-        return list(kind.categories) if type(kind).__name__ == "Enum" else None
+        return [list(kind.categories)] if type(kind).__name__ == "Enum" else []
 
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
         """Group on the engine."""
@@ -167,18 +167,6 @@ class Engine(Source):
             yield next(Arrays({name: part[name] for name in names}, called=self.called).batches(keys, values))
 
 
-def longest_order(name: str, orders: Sequence[list[Any]]) -> list[Any] | None:
-    """Return the order of categories of several parts of a column; raise for parts that contradict each other."""
-    longest = max(orders, key=len, default=None)
-    for order in orders:
-        if longest != order and [each for each in longest or () if each in order] != order:
-            text = (
-                f"parts of column {name!r} order its categories differently, {first_names(list(map(str, order)))} and"
-            )
-            raise ValueError(f"{text} {first_names(list(map(str, longest or ())))}; name all by class_names=[...]")
-    return longest
-
-
 def places(names: Sequence[str]) -> dict[str, str]:
     """Return a name of each column within a query: engines take names that differ in case for one."""
     return {name: f"x{at}" for at, name in enumerate(dict.fromkeys(names))}
@@ -190,9 +178,9 @@ def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str
     def listed(name: str) -> list[Any]:
         return list(table[name].to_list() if hasattr(table[name], "to_list") else table[name].to_pylist())
 
-    orders = {name: source.order(name) for name in keys if source.holds_classes(name)}
+    orders = {name: source.orders(name) for name in keys if source.holds_classes(name)}
     values = {name: listed(place) for name, place in places(keys).items()}
-    grouped = Arrays(values, orders=orders, called=source.called)
+    grouped = Arrays(values, ordered=orders, called=source.called)
     columns = {name: grouped._column(name) for name in grouped.names}
     times = np.array(listed(ROWS), dtype=np.float64)
     if not len(times):
@@ -299,13 +287,13 @@ def floats(called: str, given: Array, start: int) -> Array:
     return found
 
 
-def column_of(name: str, values: Array, order: list[Any] | None) -> Column:
+def column_of(name: str, values: Array, orders: Sequence[list[Any]]) -> Column:
     """Find the different values of a column; raise for none, several columns, and values that cannot be compared."""
     if values.ndim != 1:
         raise ValueError(f"{name} must be one column, [N], got the shape {list(values.shape)}")
     if not len(values):
         raise ValueError(f"{name} is empty, so there is nothing to report")
-    if values.dtype.kind in "iub" and order is None:
+    if values.dtype.kind in "iub" and not orders:
         least, most = int(values.min()), int(values.max())
         if most - least < NARROW:
             shifted = values.astype(np.int64) - least
@@ -313,17 +301,17 @@ def column_of(name: str, values: Array, order: list[Any] | None) -> Column:
             place = np.zeros(most - least + 1, dtype=np.int64)
             place[known] = np.arange(len(known))
             return Column(name, (known + least).astype(values.dtype).tolist(), place[shifted])
-    if values.dtype.kind in "iubf" and order is None:
+    if values.dtype.kind in "iubf" and not orders:
         unique, codes = np.unique(values, return_inverse=True)
         return Column(name, unique.tolist(), codes)
     listed = values.tolist()
     try:
-        found = list(dict.fromkeys([*(order or ()), *listed]))
+        found = list(dict.fromkeys([*chain(*orders), *listed]))
         index = {each: at for at, each in enumerate(found)}
         codes = np.fromiter(map(index.__getitem__, listed), np.int64, len(listed))
     except TypeError as error:
         raise TypeError(f"{name} must hold strings, integers or booleans: {error}") from error
-    return Column(name, found, codes, ordered=order is not None)
+    return Column(name, found, codes, orders=orders)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
