@@ -25,10 +25,9 @@ from imbtorch.metrics.hand_till import HandTill
 from imbtorch.metrics.rows import Row
 from imbtorch.metrics.shared_result import ReportedValue
 from imbtorch.metrics.single import ConfusionMatrix, ConfusionMatrixMetric
-from imbtorch.predictions.merge import merge_results
+from imbtorch.predictions.results import merge_results, open_result
 from imbtorch.predictions.saved import Predictions, report
 from imbtorch.reports.groups import shot_groups
-from imbtorch.reports.opened import open_result
 from imbtorch.reports.report import ImbalanceReport
 from imbtorch.reports.result import ReportResult
 from imbtorch.sampler import ExactBatchSampler

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from imbtorch.compat import warn_caller
-from imbtorch.metrics.shared_result import checked_names
+from imbtorch.metrics.shared_result import LONGEST, checked_names
 from imbtorch.suggestions import did_you_mean, first_names
 
 Array: TypeAlias = Any  # NumPy array; the type checker would ask for a dtype
@@ -22,7 +22,11 @@ EXACT = 2**53  # up to which floating numbers hold every integer
 LEFT_OUT, IGNORED, UNKNOWN = -1, -2, -3  # in place of the index of a class: missing, ignored, no class
 WORDS = {"#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"}
 WORDS |= {"NULL", "NaN", "None", "n/a", "nan", "null", ""}  # all texts that pandas reads as missing
-NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+NO_VALUE = r"none|na|n\.a\.?|n/a|null|nat|nan|unknown|missing|undefined|unlabell?ed"  # in any case, also in () or <>
+NO_VALUE = (
+    rf"(?i:{NO_VALUE}|\((?:{NO_VALUE})\)|<(?:{NO_VALUE})>|\\n|#[a-z0/_]+[!?]|#n/a|#getting_data|[-\u2013\u2014]+)"
+)
 MARKS = (-1, -100, 255)  # targets that usually mark samples to ignore
 
 
@@ -69,14 +73,15 @@ class Column:
     """Values of samples, or of groups of equal samples: the different ones, and the place of each.
 
     ``codes`` are the places ``[N]`` of the values among the different ones, ``times`` the numbers of samples of groups,
-    ``kept`` bools of the samples that are not left out; ``find`` says where a level occurs first.
+    ``kept`` bools of the samples that are not left out; ``find`` says where a level occurs first. The type of each part
+    of the column may order the levels (``orders``).
     """
 
     name: str
     levels: list[Any]
     codes: Array
     times: Array | None = None
-    ordered: bool = False
+    orders: Sequence[list[Any]] = ()
     find: Callable[[Any], str] | None = None
     kept: Array | None = None
 
@@ -97,6 +102,10 @@ class Column:
         except TypeError as error:
             text = f"{self.name} must hold strings, integers or booleans, {error}{self.where([len(found)])}"
             raise TypeError(f"{text}; convert them") from None
+        long = [at for at, each in enumerate(self.levels) if isinstance(each, str) and len(each) > LONGEST]
+        if long:
+            text = f"{self.name} holds a text of {len(self.levels[long[0]]):,} characters{self.where(long[:1])}"
+            raise ValueError(f"{text}; names of classes have at most {LONGEST:,}")
         return found
 
     @cached_property
@@ -137,7 +146,8 @@ class Rules:
 
     def ignores(self, value: Any) -> bool:
         """Return whether a target marks samples to leave out."""
-        return any(each is value or each == value or read_cell(each) == read_cell(value) for each in self.marks)
+        bare = value.strip() if isinstance(value, str) else value
+        return any(each is value or each == bare or read_cell(each) == read_cell(bare) for each in self.marks)
 
     def word(self, value: Any) -> str | None:
         """Return the class of a value that reads as missing, if it is one."""
@@ -208,6 +218,7 @@ def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
     places = [_checked(column, rules, column is target) for column in columns]
     if not places[0]:
         raise ValueError(f"{target.name} holds no class; all rows are missing, or left out by ignore")
+    _check_words(target, rules, places[0])
     found = [(column, at) for column, some in zip(columns, places, strict=True) for at in some]
     kinds = {column.cells[at].kind for column, at in found}
     texts = {column.levels[at] if isinstance(column.levels[at], str) else "" for column, at in found}
@@ -221,8 +232,8 @@ def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
             held = first_names(list(map(str, sorted({*present, *predicted}))))
             classes.notes.append(f"classes {held}: whole numbers, read from text")
     _check_marks(target, classes, places[0], predicted)
-    if any(column.ordered for column in columns):
-        present, classes.ordered = _ordered(classes, [column for column in columns if column.ordered]), True
+    if rules.names is None and any(column.orders for column in columns):
+        present, classes.ordered = _ordered(classes, columns), True
     else:
         present.sort()
         if classes.kind == "strings" and rules.missing == "class":  # numbers first, by value
@@ -242,6 +253,19 @@ def _checked(column: Column, rules: Rules, of_target: bool) -> list[int]:
         text = f"{column.name} has no value{column.where(missing)}{written}; missing='drop' leaves such rows out"
         raise ValueError(f"{text}; {named}missing='class' makes a class of them")
     return sorted({*held}.difference(missing))
+
+
+def _check_words(target: Column, rules: Rules, places: Sequence[int]) -> None:
+    """Raise for a word that stands for no value beside whole numbers or booleans."""
+    texts = [at for at in places if target.cells[at].kind == "text" and target.levels[at] not in (rules.names or ())]
+    words = [at for at in texts if re.fullmatch(NO_VALUE, target.levels[at].strip())]
+    rest = {target.cells[at].kind for at in {*places}.difference(words)}
+    if words and rest and rest <= {"whole", "boolean", "missing"} and rules.missing != "class":
+        word = target.levels[words[0]].strip()
+        raise ValueError(
+            f"{target.name} holds {word!r}{target.where(words[:1])} beside whole numbers; if it stands for no value, "
+            f"leave such rows out by ignore={word!r}; if it is a class, name all classes by class_names=[...]"
+        )
 
 
 def _kind(columns: Sequence[Column], places: Sequence[Sequence[int]]) -> Literal["strings", "integers", "booleans"]:
@@ -306,14 +330,16 @@ def _check_marks(target: Column, classes: Classes, places: Sequence[int], predic
 
 def _ordered(classes: Classes, columns: Sequence[Column]) -> list[Any]:
     """Return the classes in the order of the types of some columns; raise if these differ."""
-    order = classes.keys(max(columns, key=lambda column: len(column.levels)))
-    places = {key: at for at, key in enumerate(order)}
+    orders = []
     for column in columns:
-        ranks = [places.get(key, -1) for key in classes.keys(column)]
-        if -1 in ranks or ranks != sorted(ranks):
-            held = f"{first_names(list(map(str, order)))} and {first_names(list(map(str, column.levels)))}"
+        keys = dict(zip(column.levels, classes.keys(column), strict=True))
+        orders += [[keys[level] for level in order] for order in column.orders]
+    longest = max(orders, key=len)
+    for order in orders:
+        if [key for key in longest if key in order] != order:
+            held = " and ".join(first_names(list(map(str, each))) for each in (longest, order))
             raise ValueError(f"columns order their categories differently, {held}; name all by class_names=[...]")
-    return order
+    return longest
 
 
 def _finish(classes: Classes, present: list[Any], target: Column) -> None:
@@ -353,7 +379,10 @@ def _order(classes: Classes, present: list[Any]) -> tuple[list[Any], list[str]]:
 
 def _check_texts(names: Sequence[str], by_place: bool) -> None:
     """Raise if columns have no names and no natural order; warn of texts that differ only in how they are written."""
-    parts = {name: [(int(p), "") if p.isdecimal() else (0, p) for p in re.split(r"(\d+)", name)] for name in names}
+    parts = {}
+    for name in names:  # digits by value: int takes no more than some thousands
+        texts = [part.lstrip("0") if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+        parts[name] = [(len(part) * part.isdecimal(), part) for part in texts]
     natural = sorted(names, key=parts.__getitem__)
     if by_place and natural != names:
         text = f"the columns of scores have no names, and the classes sort as {first_names(names)}, not as "

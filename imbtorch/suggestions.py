@@ -41,6 +41,7 @@ SYNONYMS = (
 OF_SCORES = ("auc", "auroc", "rocauc", "rocaucscore", "ap", "auprc", "aupr", "prauc", "averageprecision")
 SWEEP = "; areas under curves need scores: ThresholdSweep(..., also=('auc', 'average_precision')) reports them"
 AVERAGES = ("macro", "micro", "weighted")
+LONGEST = 1000  # characters up to which names are compared, which takes their square
 NEAR = 0.75  # similarity of a misspelled name, as difflib computes it; "mcc" and "acc" have 0.67
 
 
@@ -69,9 +70,9 @@ def did_you_mean(value: object, allowed: Iterable[object]) -> str:
     >>> did_you_mean("sensitivity", ["specificity"])
     ''
     """
-    if not isinstance(value, str) or value.lstrip("+-").isdigit():
+    if not isinstance(value, str) or value.lstrip("+-").isdigit() or len(value) > LONGEST:
         return ""
-    strings = [name for name in allowed if isinstance(name, str)]
+    strings = [name for name in allowed if isinstance(name, str) and len(name) <= LONGEST]
     name = nearest_name(value, strings)
     if name is None:
         return SWEEP if _plain(value) in OF_SCORES else ""

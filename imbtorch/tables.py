@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
+import os
 import re
+import secrets
+import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -107,18 +111,21 @@ class Table:
         evaluate it as a formula.
 
         Args:
-            to: path of a file, which is overwritten, or an open text file (opened with ``newline=""``).
+            to: path of a file, which is replaced, or an open text file (opened with ``newline=""``).
 
         Raises:
             TypeError: for anything but a path or an open file.
         """
         if isinstance(to, (str, PathLike)):
-            with open(to, "w", newline="", encoding="utf-8") as file:
-                self.to_csv(file)
+            self.to_csv(buffer := io.StringIO(newline=""))
+            replace_file(to, buffer.getvalue().encode())
             return
         if not hasattr(to, "write"):
             raise TypeError(f"to must be a path or an open text file such as sys.stdout, got {to!r}")
-        csv.writer(to, lineterminator="\n").writerows(map(_cell_of_csv, row) for row in self.to_rows())
+        for row in self.to_rows():
+            line = io.StringIO(newline="")  # csv quotes those line ends that it writes
+            csv.writer(line, lineterminator="\r\n").writerow(map(_cell_of_csv, row))
+            to.write(line.getvalue()[:-2] + "\n")
 
     def to_pandas(self) -> Any:
         """Return :meth:`to_rows` as a ``pandas.DataFrame`` indexed by kind and name: ``.loc["class"]`` is one block.
@@ -168,10 +175,12 @@ class Table:
         """
         parts = []
         for (head, *lines), _ in self._printed():
-            rows = [" & ".join(LATEX.sub(_of_latex, cell) for cell in line) + r" \\" for line in (head, *lines)]
+            rows = [
+                " & ".join(LATEX.sub(_of_latex, printable(cell)) for cell in line) + r" \\" for line in (head, *lines)
+            ]
             rules = rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule", rows[0], r"\midrule"
             parts.append("\n".join([*rules, *rows[1:], r"\bottomrule", r"\end{tabular}"]))
-        return "\n\n".join([*parts, *(f"% {' '.join(note.split())}" for note in self.notes)])
+        return "\n\n".join([*parts, *(f"% {printable(note)}" for note in self.notes)])
 
     def _printed(self) -> Iterator[tuple[list[list[str]], str]]:
         """Yield head and rows of each block as text, and a line that counts the rows left out."""
@@ -193,7 +202,7 @@ class Table:
     def _repr_html_(self) -> str:
         """Return HTML for notebooks; names are escaped."""
         blocks = [html_table(lines) + f"<p>{escape(rest)}</p>" * bool(rest) for lines, rest in self._printed()]
-        return "".join([*blocks, *(f"<p>{escape(note)}</p>" for note in self.notes)])
+        return "".join([*blocks, *(f"<p>{escape(printable(note))}</p>" for note in self.notes)])
 
 
 def _columns(rows: Collection[Mapping[str, Any]]) -> list[str]:
@@ -226,7 +235,20 @@ def _text(column: str, value: Any) -> str:
     return f"{value.mark}{value:{form}}" + f" [{value.low:{form}}, {value.high:{form}}]" * (value.low == value.low)
 
 
-MARKDOWN = re.compile(r"([\\`*<|]|(?<!\w)_|_(?!\w))")  # what Markdown takes for a mark
+INTERVAL = r"[-+.,\dinfa ]*\](?![(\[:])"
+MARKDOWN = re.compile(  # what Markdown takes for a mark, also of links; intervals are none
+    rf"([\\`*<|&~$]|(?<!\w)_|_(?!\w)|\[(?!{INTERVAL})|(?<=http):|(?<=https):|(?<=www)\.)"
+)
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""Return a text with escapes in place of control characters and those that turn the direction of text.
+
+    >>> print(printable("a\x1b[2J\n"))
+    a\x1b[2J\n
+    """
+    return CONTROL.sub(lambda sign: sign[0].encode("unicode_escape").decode(), text)
 
 
 LATEX = re.compile(r"[\\{}$&#%_^~]")  # what LaTeX takes for a command
@@ -240,10 +262,10 @@ def _of_latex(sign: re.Match[str]) -> str:
 
 def _marked(text: str) -> str:
     """Return a text for Markdown, in one line, with a backslash before its marks."""
-    return MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+    return MARKDOWN.sub(r"\\\1", printable(text))
 
 
-FORMULAS = ("=", "+", "-", "@", "\t")  # beginnings of text that spreadsheets evaluate
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # beginnings of text that spreadsheets evaluate
 
 
 def _cell_of_csv(value: Any) -> Any:
@@ -259,9 +281,35 @@ def _cell_of_csv(value: Any) -> Any:
     return value
 
 
+def replace_file(path: str | PathLike[str], data: bytes) -> None:
+    """Write a file beside an older one and move it there, so that an error leaves the older one; devices as they are.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    real, folder = os.path.realpath(path), os.path.dirname(os.path.realpath(path))
+    device = os.path.abspath(path).startswith(("/dev/", "/proc/")) or (
+        os.path.exists(path) and not os.path.isfile(path)
+    )
+    if device or not os.access(folder, os.W_OK) or (os.path.exists(real) and not os.access(real, os.W_OK)):
+        with open(path, "wb") as file:
+            file.write(data)
+        return
+    beside = os.path.join(folder, f".imbtorch-{secrets.token_hex(8)}")
+    try:
+        with open(beside, "xb") as file:
+            file.write(data)
+        if os.path.exists(real):
+            shutil.copymode(real, beside)
+        os.replace(beside, real)
+    finally:
+        if os.path.exists(beside):
+            os.unlink(beside)
+
+
 def wrapped(text: str) -> str:
     """Break a line of text that is wider than :data:`WIDTH`; what follows is indented by two spaces."""
-    return "\n".join(wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
+    return "\n".join(wrap(printable(text), WIDTH, subsequent_indent="  ", break_on_hyphens=False))
 
 
 def shortened(name: str, width: int) -> str:
@@ -282,6 +330,7 @@ def aligned(rows: Sequence[Sequence[str]], names_left: bool = False) -> list[str
     >>> aligned([["class", "recall"], ["cat", "0.5"]], names_left=True)
     ['class  recall', 'cat       0.5']
     """
+    rows = [list(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if sum(widths) + 2 * (len(widths) - 1) > WIDTH:
         rows = [[shortened(first, NAME), *rest] for first, *rest in rows]
@@ -310,7 +359,7 @@ def html_table(rows: Sequence[Sequence[str]]) -> str:
     """
     lines = []
     for tag, row in zip(["th", *["td"] * (len(rows) - 1)], rows, strict=True):
-        lines.append("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row))
+        lines.append("".join(f"<{tag}>{escape(printable(cell))}</{tag}>" for cell in row))
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 

@@ -1,18 +1,21 @@
 """Tables: text of at most 100 columns, HTML, CSV, dicts and pandas."""
 
 import csv
+import html
 import io
 import math
 import pickle
+import re
 import sys
+import unicodedata
 
 import pytest
 import torch
 from cases import shown_in_notebook
 from report_cases import COLUMNS, SHOWN, data, filled, table_peers
-from rooms import Cell, Table, aligned
+from rooms import Cell, Table, aligned, printable
 
-from imbtorch import ImbalanceReport
+from imbtorch import ImbalanceReport, open_result
 
 
 def test_columns_that_do_not_fit_stand_below_next_to_their_names():
@@ -174,3 +177,103 @@ def test_markdown_holds_the_printed_cells_with_marks_escaped():
         ]
     )
     assert r"| \_x\_ y_z |  | - |" in Table(blocks).to_markdown()
+
+
+# --- names that would act ---------------------------------------------------------------------------------------------
+
+SIGNS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)]
+TURNING = {
+    "LRE",
+    "RLE",
+    "LRO",
+    "RLO",
+    "PDF",
+    "LRI",
+    "RLI",
+    "FSI",
+    "PDI",
+}  # classes of Unicode's bidirectional algorithm
+SIGNS += [sign for sign in map(chr, range(0x110000)) if unicodedata.bidirectional(sign) in TURNING]
+KEPT = [
+    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    "\U0001f469\u200d\U0001f52c",
+    "\u05e9\u05dc\u05d5\u05dd",
+    "é猫",
+    "a\u00a0b",
+    "x\u0301",
+    "\U0001f1e9\U0001f1ea",
+]
+
+
+def tables(names):
+    """Return a table and a report with names of classes, groups and models."""
+    rows = {name: {"recall": Cell(0.5, 0.2, 0.8)} for name in names}
+    return Table({"class": rows, "measure": {"iam": {"all": 0.25}}}, tuple(f"always {name}" for name in names), "T")
+
+
+def test_no_name_acts_on_a_terminal_or_turns_the_direction_of_text():
+    names = [f"a{sign}b" for sign in SIGNS]
+    table = tables(names)
+    aligned_lines = aligned([["class", "recall"], *([name, "0.5"] for name in names)], names_left=True)
+    for text in (str(table), table.to_markdown(), table.to_latex(), "\n".join(aligned_lines), table._repr_html_()):
+        assert not set(SIGNS) - {"\n"} & set(text)
+        lines = text.splitlines()
+        assert sum("x1b" in line for line in lines) >= 1
+    assert len(str(tables(names[:3])).splitlines()) == len(str(tables(list("abc"))).splitlines())
+    assert len(str(tables(["\n", "\r", "\x85"])).splitlines()) == len(str(tables(list("abc"))).splitlines())
+    assert [printable(name) for name in ("a\x1b[31m", "a\nb", "\u202e")] == [r"a\x1b[31m", r"a\nb", r"\u202e"]
+    for name in KEPT:  # joiners, marks, letters from right to left, emoji
+        assert printable(name) == name
+        assert name in str(tables([name]))
+        assert name in tables([name]).to_markdown()
+
+
+def test_csv_and_json_return_names_as_they_were(tmp_path):
+    names = [f"a{sign}b" for sign in SIGNS if sign != "\0"] + ["a\r\nb", "a\n\nb", 'a"b', "a,b", *KEPT]
+    tables(names).to_csv(tmp_path / "t.csv")
+    tables(names).to_csv(text := io.StringIO(newline=""))
+    assert (tmp_path / "t.csv").read_bytes().decode() == text.getvalue()
+    with open(tmp_path / "t.csv", newline="", encoding="utf-8") as file:
+        assert [row[1] for row in csv.reader(file) if row[0] == "class"] == names
+    tables(["\r=1+1", "\n=1+1"]).to_csv(text := io.StringIO(newline=""))
+    rows = list(csv.reader(io.StringIO(text.getvalue(), newline="")))
+    assert [row[1] for row in rows[1:3]] == ["'\r=1+1", "'\n=1+1"]
+    report = ImbalanceReport("multiclass", class_names=names)
+    report.update(torch.arange(len(names)), torch.arange(len(names)))
+    report.compute()
+    report.result().to_json(tmp_path / "r.json")
+    assert list(open_result(tmp_path / "r.json").table()["class"]) == names
+
+
+LIVE = [
+    "[x](http://evil)",
+    "![p](http://evil/a.png)",
+    "<http://evil>",
+    "http://evil.com",
+    "https://evil/a",
+    "www.evil.com",
+]
+LIVE += [
+    "[0.7, 0.9](http://e)",
+    "[x]: http://evil",
+    "[0.7, 1.0]: http://evil",
+    "&lt;b&gt;",
+    "~~s~~",
+    "**b**",
+    "`c`",
+    "a|b",
+]
+LIVE += ["\\", "\\|", "[[a]]", "$x$", "<b>x</b>", "[ ] todo", "[^1]", "_x_", "a_b_c", "&amp;", "# x", "- x", "1. x"]
+
+
+def test_markdown_shows_names_and_follows_none():
+    """A reader of Markdown shows the names themselves: no link, picture, mark or entity; intervals stay as they are."""
+    package = pytest.importorskip("markdown_it", reason="needs markdown-it-py")
+    reader = package.MarkdownIt("gfm-like", {"linkify": False})
+    shown = reader.render(tables(LIVE).to_markdown())
+    tags = {tag.strip("/") for tag in re.findall(r"<(/?\w+)[^>]*>", shown)}
+    assert tags <= {"table", "thead", "tbody", "tr", "th", "td", "ul", "li", "p"}
+    cells = [html.unescape(cell) for cell in re.findall(r"<td>(.*?)</td>", shown)]
+    assert cells == [*LIVE, "iam"]
+    assert [html.unescape(note) for note in re.findall(r"<li>(.*?)</li>", shown)] == [f"always {name}" for name in LIVE]
+    assert shown.count("0.500 [0.200, 0.800]") == len(LIVE)

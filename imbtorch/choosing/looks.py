@@ -17,6 +17,7 @@ from torch import Tensor
 from imbtorch.counting.arguments import whole_number
 from imbtorch.intervals.draws import normal_quantile
 from imbtorch.intervals.intervals import Interval
+from imbtorch.tables import replace_file
 
 POINTS, REACH = 400, 8.0  # nodes of the numerical integration, and standard deviations that it covers
 DRAWN = 0.99  # level whose bounds draws can tell
@@ -126,7 +127,10 @@ class LooksFile:
         self.path, self.plan = Path(path), plan
         self.seen: list[dict[str, Any]] = []
         if self.path.exists():
-            held = json.loads(self.path.read_text(encoding="utf-8"))
+            try:
+                held = json.loads(self.path.read_text(encoding="utf-8"))
+            except ValueError:  # also of no UTF-8
+                held = None
             if not isinstance(held, dict) or held.keys() != {"plan", "looks"}:
                 raise ValueError(f"{path} is no file that records looks")
             for name in {**held["plan"], **plan}:
@@ -147,4 +151,4 @@ class LooksFile:
         """Add a look, and write the file."""
         self.seen.append(found)
         text = json.dumps({"plan": self.plan, "looks": self.seen}, indent=1)
-        self.path.write_text(text + "\n", encoding="utf-8")
+        replace_file(self.path, f"{text}\n".encode())

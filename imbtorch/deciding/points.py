@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from imbtorch.intervals.intervals import Interval
-from imbtorch.tables import wrapped
+from imbtorch.reports.files import digest_of
+from imbtorch.reports.opened import fits
+from imbtorch.tables import replace_file, wrapped
 from imbtorch.version import __version__
 
 FORMAT = "imbtorch operating point"
@@ -77,20 +78,13 @@ class OperatingPoint:
         Args:
             path: path of the file, which is overwritten.
         """
-        plain = {name: getattr(self, name) for name in PLAIN}
         found = self.corrected
-        interval = found and {name: float(getattr(found, name)) for name in ENDS} | {"method": found.method}
-        data = {
-            "format": FORMAT,
-            "schema": SCHEMA,
-            "imbtorch": __version__,
-            **plain,
-            "limits": dict(self.limits),
-            "holds": dict(self.holds),
-            "counts": self.counts.tolist(),
-            "corrected": interval,
-        }
-        Path(path).write_text(json.dumps(as_json(data), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        data: dict[str, Any] = {"format": FORMAT, "schema": SCHEMA, "imbtorch": __version__}
+        data |= {name: getattr(self, name) for name in PLAIN}
+        data |= {"limits": dict(self.limits), "holds": dict(self.holds), "counts": self.counts.tolist()}
+        data["corrected"] = found and {name: float(getattr(found, name)) for name in ENDS} | {"method": found.method}
+        data = as_json(data)
+        replace_file(path, json.dumps(data | {"sha256": digest_of(data)}, indent=1, allow_nan=False).encode())
 
     def checked_for(self, logits: bool) -> float:
         """Return the threshold for scores; raise if it was chosen for the other kind, or is rounded to 0 or 1."""
@@ -139,45 +133,31 @@ def as_json(value: Any) -> Any:
     return value
 
 
+NUMBER = (float, None, "inf", "-inf")
+INTERVAL = {**dict.fromkeys(("estimate", "low", "high"), NUMBER), "level": float, "method": str}
+FORM = {
+    **dict.fromkeys(("format", "imbtorch", "measure", "sha256"), str),
+    **dict.fromkeys(("log_odds", "value", "recall", "precision", "alerts"), NUMBER),
+    **{"schema": int, "threshold": float, "logits": (bool, None), "sure": (float, None), "counts": [[float]]},
+    **{"limits": {str: float}, "holds": {str: NUMBER}, "corrected": (INTERVAL, None)},
+}
+
+
 def point_of(data: Mapping[str, Any]) -> OperatingPoint:
-    """Make an operating point of the contents of a file.
-
-    Raises:
-        ValueError: for contents that no point has.
-    """
-
-    def number(name: str, given: Any, low: float = -math.inf, high: float = math.inf) -> float:
-        found = math.nan if given is None else float(given) if given in ("inf", "-inf") else given
-        if isinstance(found, bool) or not isinstance(found, (int, float)) or found < low or found > high:
-            raise ValueError(f"{name} must be a number in [{low:g}, {high:g}], got {given!r}")
-        return float(found)
-
-    def numbers(name: str) -> dict[str, float]:
-        return {str(key): number(f"{name} of {key}", each) for key, each in dict(data[name]).items()}
-
-    shares = {name: number(name, data[name], 0, 1) for name in ("threshold", "recall", "precision", "alerts")}
-    if math.isnan(shares["threshold"]) or data["logits"] not in (True, False, None):
-        raise ValueError("a point needs a threshold, and logits as true, false or null")
-    counts = torch.tensor(data["counts"], dtype=torch.float64)
-    if counts.shape != (2, 2) or not bool((counts.isfinite() & (counts >= 0)).all()):
-        raise ValueError(f"counts must be [2, 2] and not negative, got {data['counts']}")
-    point = OperatingPoint(
-        threshold=shares["threshold"],
-        value=number("value", data["value"]),
-        counts=counts if bool((counts != counts.round()).any()) else counts.long(),
-        recall=shares["recall"],
-        precision=shares["precision"],
-        alerts=shares["alerts"],
-        holds=numbers("holds"),
-        sure=None if data["sure"] is None else number("sure", data["sure"], 0, 1),
-        logits=data["logits"],
-        log_odds=None if data["log_odds"] is None else number("log_odds", data["log_odds"]),
-        measure=str(data["measure"]),
-        limits=numbers("limits"),
-    )
-    if data["corrected"] is not None:
-        ends = torch.tensor(
-            [number(f"corrected {name}", data["corrected"][name]) for name in ENDS], dtype=torch.float64
-        )
-        vars(point)["corrected"] = Interval(ends[0], ends[1], ends[2], ends[3].item(), str(data["corrected"]["method"]))
+    """Make an operating point of the contents of a file; raise for those that no point has."""
+    counts = torch.tensor(data["counts"]) if fits(data, FORM) else torch.empty(0)
+    if counts.shape != (2, 2) or bool((counts < 0).any()) or not 0 <= data["threshold"] <= 1:
+        raise ValueError("a point has a threshold in [0, 1], counts [2, 2], and its values")
+    plain = {name: as_number(data[name]) if FORM[name] == NUMBER else data[name] for name in PLAIN}
+    plain["log_odds"] = data["log_odds"] and plain["log_odds"]  # None stays
+    holds = {name: as_number(each) for name, each in data["holds"].items()}
+    point = OperatingPoint(**plain, counts=counts, holds=holds, limits=dict(data["limits"]))
+    if (given := data["corrected"]) is not None:
+        low, high, estimate = (torch.tensor(as_number(given[name])).double() for name in ("low", "high", "estimate"))
+        vars(point)["corrected"] = Interval(estimate, low, high, given["level"], given["method"])
     return point
+
+
+def as_number(given: Any) -> Any:
+    """Return a number that strict JSON cannot hold; anything else as it is."""
+    return {None: math.nan, "inf": math.inf, "-inf": -math.inf}.get(given, given)

@@ -2,13 +2,13 @@
 
 Lightning loads them for every ``Trainer``. ``pyproject.toml`` therefore installs this file as ``imbtorch_entry_point``,
 a module beside the package: loading one inside the package would import imbtorch. The command line starts here too, so
-that it can say that imbtorch itself cannot be imported.
+that it answers without imbtorch where it can.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sys
-import traceback
 from typing import Any
 
 
@@ -31,10 +31,19 @@ def pytorch_lightning_callbacks() -> list[Any]:
 
 
 def command_line() -> int:
-    """Run the command ``imbtorch``; return 2 if it cannot be imported, since 1 means that a model is worse."""
-    try:
-        from imbtorch.predictions.command_line import main
-    except Exception:
-        traceback.print_exc()
-        return 2
-    return main()
+    """Run the command ``imbtorch``.
+
+    Its options are a file that is loaded without the package, so that help and errors of options need no torch.
+    """
+    package: Any = importlib.util.find_spec("imbtorch")
+    path = f"{package.submodule_search_locations[0]}/predictions/parser.py"
+    spec: Any = importlib.util.spec_from_file_location("imbtorch_parser", path)
+    parser = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(parser)
+
+    def run(options: Any) -> tuple[int, str]:
+        from imbtorch.predictions.command_line import run
+
+        return run(options)
+
+    return int(parser.main(run))

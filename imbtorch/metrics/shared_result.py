@@ -367,6 +367,9 @@ def _share_attributes(cls: type[Metric]) -> None:
 _share_attributes(ReportedValue)
 
 
+LONGEST = 100_000  # characters of the name of a class
+
+
 def checked_names(class_names: Sequence[str]) -> list[str]:
     """Return class names as a list; raise unless they are distinct strings."""
     if isinstance(class_names, str):
@@ -379,6 +382,8 @@ def checked_names(class_names: Sequence[str]) -> list[str]:
     names = list(class_names)
     if not all(isinstance(name, str) and name for name in names):
         raise TypeError(f"class_names must be non-empty strings, got {names!r}")
+    if (most := max(map(len, names), default=0)) > LONGEST:
+        raise ValueError(f"class_names holds a name of {most:,} characters; names have at most {LONGEST:,}")
     twice = sorted(name for name, times in collections.Counter(names).items() if times > 1)
     if twice:
         raise ValueError(f"class_names must differ, got {', '.join(twice)} more than once")

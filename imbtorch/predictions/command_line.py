@@ -4,290 +4,141 @@ from __future__ import annotations
 
 import argparse
 import io
-import math
-import os
-import re
 import sys
-import traceback
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from imbtorch.choosing.gate import NOT_WORSE, UNDECIDED, Gate
-from imbtorch.columns import Rules
-from imbtorch.predictions.compare import paired
-from imbtorch.predictions.merge import merge_results
-from imbtorch.predictions.saved import report
-from imbtorch.reports.result import ReportResult
-from imbtorch.version import __version__
-
-ERROR = 2  # exit code; those of verdicts are in choosing.gate
-ARGUMENTS = re.compile(
-    r"\b(?P<name>class_names|positive|task|missing|ignore|scores|preds|threshold|logits|group|frequency|encoding|decimal"
-    r"|head|rule|prior|prevalence|id|by_row|model)=(?P<value>\[\.\.\.\]|'[^']*'|-?\w*)"
-)  # in remedies of errors
-EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
+from imbtorch.deciding.curves import AREAS
+from imbtorch.deciding.points import OperatingPoint
+from imbtorch.predictions import parser
+from imbtorch.predictions.compare import Pairing
+from imbtorch.predictions.files import KINDS
+from imbtorch.predictions.parser import names_in
+from imbtorch.predictions.paths import check_output, found_files
+from imbtorch.predictions.results import merge_results, open_result
+from imbtorch.predictions.saved import Predictions, paired_models
+from imbtorch.suggestions import first_names
+from imbtorch.tables import Table, printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
-
-    Any error returns 2, since 1 means that the new model is worse.
-
-    Args:
-        arguments: arguments after the name of the program; by default those of the process.
-    """
-    for stream in (sys.stdout, sys.stderr):  # consoles of Windows know few letters; "\\u732b" is better than an error
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
-    parser = _parser()
-    try:
-        options = parser.parse_args(arguments)
-    except SystemExit as stop:  # of --help and --version, 0; of bad usage, 2
-        return ERROR if stop.code else 0
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("default", UserWarning)
-            warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
-            code, text = options.run(options)
-    except EXPECTED as error:
-        text = error.args[0] if isinstance(error, KeyError) and error.args else error
-        print(f"imbtorch {options.command}: error: {ARGUMENTS.sub(_as_option, str(text))}", file=sys.stderr)
-        return ERROR
-    except KeyboardInterrupt:
-        print(f"imbtorch {options.command}: interrupted", file=sys.stderr)
-        return ERROR
-    except BaseException:  # exit code 1 would mean "worse"
-        traceback.print_exc()
-        return ERROR
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # "| head" has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return int(code)
+    """Run the command line and return its exit code; arguments are by default those of the process."""
+    return parser.main(run, arguments)
 
 
-def _as_option(argument: re.Match[str]) -> str:
-    """Return an argument of Python, such as ``missing='drop'``, as an option of the command."""
-    name, value = argument["name"].replace("_", "-"), argument["value"].strip("'")
-    if name == "head":
-        return "--no-head"
-    return f"--{name}" if value in ("", "True", "[...]") else f"--{name} {value}"
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "imbtorch",
-        description="Report and compare saved predictions, in files with a row a sample: CSV, TSV, Parquet and JSON "
-        "lines, also .gz and .zst. Errors count rows from 0, without the head.",
-    )
-    parser.add_argument("--version", action="version", version=f"imbtorch {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True)
-
-    one = commands.add_parser(
-        "report",
-        help="print all measures of files",
-        description="Print the values of each class and all measures, and a signature. COLUMNS is a name, several "
-        "between commas, class=name pairs, or a pattern with * and ?, such as 'p_*'.",
-    )
-    one.set_defaults(run=_report)
-    one.add_argument("file", nargs="+", help="files, folders, or a glob in quotes")
-    one.add_argument("--target", required=True, metavar="COLUMNS", help="true classes; multilabel: columns of 0 and 1")
-    predicted = one.add_mutually_exclusive_group(required=True)
-    predicted.add_argument("--preds", metavar="COLUMNS", help="predicted classes; multilabel: a column each")
-    predicted.add_argument(
-        "--scores", metavar="COLUMNS", help="scores of the positive class, or of all classes, as in 'p_*'"
-    )
-    _add_reading(one)
-    one.add_argument("--task", choices=("binary", "multiclass", "multilabel"), help="by default taken from the columns")
-    one.add_argument("--threshold", type=_numbers, metavar="T", help="score above which 1 is predicted, by default .5")
-    one.add_argument("--logits", action="store_true", help="scores are logits, not probabilities")
-    one.add_argument("--group", metavar="COLUMN", help="column of sites or the like: values of each, and of the worst")
-    one.add_argument("--weight", metavar="COLUMN", help="column of the weights of samples")
-    one.add_argument("--frequency", metavar="COLUMN", help="column of the number of samples that a row stands for")
-    one.add_argument(
-        "--prevalence",
-        type=_shares,
-        metavar="SHARES",
-        help="class shares of the population, in the order of the classes or by name, as in 999,1 or ok=999,fraud=1",
-    )
-    one.add_argument(
-        "--measures", type=_names, metavar="NAMES", help="measures, as in iam,mcc; an unknown name lists all"
-    )
-    one.add_argument("--intervals", action="store_true", help="add the 95%% intervals of all measures")
-    one.add_argument("--rule", metavar="MEASURE", help="choose a threshold (with --prior a logit adjustment) for it")
-    one.add_argument(
-        "--prior", type=_shares, metavar="SIZES", help="training samples of each class in their order, as in 900,90,10"
-    )
-    _add_output(one)
-
-    more = commands.add_parser(
-        "merge",
-        help="add results of shards",
-        description="Add the counts of JSON files of 'imbtorch report --json', with the same settings, classes and "
-        "groups.",
-    )
-    more.set_defaults(run=_merge)
-    more.add_argument("file", nargs="+", help="JSON files")
-    _add_output(more)
-
-    two = commands.add_parser(
-        "compare",
-        help="say whether new predictions are worse than old ones",
-        description="Compare new predictions with old ones of the same samples. Exit code: 0 if they are not worse by "
-        "more than the margin or no prediction differs, 1 if they are worse, 3 if these samples do not decide, 2 for "
-        "an error. The verdict holds for one test, at a number of samples that you fixed before: of models that are "
-        "worse by exactly the margin at most some 6% pass one test, but up to 18% pass one of 20 tests of a growing "
-        "sample. If samples keep coming, plan the looks by --looks 20, and pass --look 1, --look 2, ... with all "
-        "samples so far: together they err like one test.",
-    )
-    two.set_defaults(run=_compare)
-    two.add_argument("old", help="file with the predictions of the old model, or of both")
-    two.add_argument("new", nargs="?", help="file with those of the new model")
-    two.add_argument("--target", required=True, metavar="COLUMN", help="column of true classes")
-    predicted = two.add_mutually_exclusive_group(required=True)
-    predicted.add_argument(
-        "--preds", nargs="+", metavar="COLUMN", help="column of predicted classes; of one file two columns"
-    )
-    predicted.add_argument(
-        "--scores", nargs="+", metavar="COLUMN", help="column of scores of the positive class; of one file two"
-    )
-    two.add_argument("--threshold", type=float, default=0.5, help="score above which 1 is predicted")
-    two.add_argument(
-        "--model", metavar="COLUMN", help="column of the model of each row of a long file; the first row's is old"
-    )
-    two.add_argument("--id", metavar="COLUMN", help="column that pairs the rows; by default their order")
-    two.add_argument("--by-row", action="store_true", help="pair by order although a column of ids differs")
-    _add_reading(two)
-    two.add_argument("--measure", required=True, help="measure to compare, such as balanced_accuracy, or auc")
-    two.add_argument("--margin", type=_loss, required=True, help="loss that is still accepted, such as .01")
-    two.add_argument(
-        "--looks", type=int, metavar="N", help="number of looks at growing samples, planned before the first"
-    )
-    two.add_argument("--look", type=int, metavar="K", help="this look, from 1")
-    two.add_argument("--looks-file", metavar="FILE", help="JSON file that records the looks and refuses repeated ones")
-    two.add_argument("--undecided", choices=("fail", "pass"), default="fail", help="with pass, exit 0 in place of 3")
-    return parser
-
-
-def _add_output(command: argparse.ArgumentParser) -> None:
-    """Add the options that say how a result is printed and written."""
-    command.add_argument("--json", metavar="FILE", help="also write the result, for open_result and merge")
-    form = command.add_mutually_exclusive_group()
-    for name, text in (("markdown", "Markdown"), ("latex", "LaTeX"), ("csv", "CSV")):
-        form.add_argument(f"--{name}", action="store_const", const=name, dest="form", help=f"print {text}")
-
-
-def _add_reading(command: argparse.ArgumentParser) -> None:
-    """Add the options that say how columns are read."""
-    command.add_argument("--positive", help="positive one of two classes; by default 1 or True")
-    command.add_argument("--class-names", nargs="+", metavar="NAME", help="classes in their order; by default sorted")
-    command.add_argument("--cluster", metavar="COLUMN", help="column of patients or the like, which intervals resample")
-    command.add_argument("--ignore", type=_names, metavar="VALUES", help="targets to leave out, as in -100")
-    command.add_argument(
-        "--missing",
-        choices=("raise", "drop", "class"),
-        default="raise",
-        help="rows without a value: an error by default",
-    )
-    command.add_argument("--encoding", help="encoding of CSV files: utf-8, latin-1 or utf-16")
-    command.add_argument("--decimal", default=".", metavar="SIGN", help="decimal sign of numbers, as in ,")
-    command.add_argument("--no-head", action="store_true", help="the first row is no head; columns are 0, 1, ...")
-
-
-def _names(text: str) -> list[str]:
-    """Split names between commas."""
-    return [each.strip() for each in text.split(",")]
-
-
-def _numbers(text: str) -> list[float]:
-    """Convert numbers between commas."""
-    try:
-        return [float(each) for each in text.split(",")]
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"must be numbers between commas such as 900,90,10, got {text!r}") from error
-
-
-def _loss(text: str) -> float:
-    """Convert a margin."""
-    with suppress(ValueError):
-        if 0 <= float(text) < math.inf:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"must be a loss of 0 or more, such as .01, got {text!r}")
-
-
-def _shares(text: str) -> list[float] | dict[str, float]:
-    """Convert numbers between commas, or those behind names, such as ``ok=999,fraud=1``."""
-    if "=" not in text:
-        return _numbers(text)
-    names, numbers = zip(*(each.rpartition("=")[::2] for each in text.split(",")), strict=True)
-    return dict(zip((name.strip() for name in names), _numbers(",".join(numbers)), strict=True))
-
-
-def _reading(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments that say how columns are read."""
-    names = options.class_names
-    if names is not None and len(names) == 1:
-        names = _names(names[0])
-    more = {
-        name: getattr(options, name) for name in ("positive", "cluster", "ignore", "missing", "encoding", "decimal")
-    }
-    return more | {"class_names": names, "head": not options.no_head}
-
-
-# --- commands -------------------------------------------------------------------------------------------------------
+def run(options: argparse.Namespace) -> tuple[int, str]:
+    """Run a command; return its exit code and what it prints."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = lambda text, *_, **__: print(f"warning: {printable(str(text))}", file=sys.stderr)
+        return RUN[options.command](options)
 
 
 def _report(options: argparse.Namespace) -> tuple[int, str]:
     """Report the predictions of files."""
-    names = ("target", "preds", "scores", "task", "logits", "group", "weight", "frequency", "prevalence", "measures")
-    more = {name: getattr(options, name) for name in (*names, "intervals", "rule", "prior")}
-    if options.threshold is not None:
-        more["threshold"] = options.threshold[0] if len(options.threshold) == 1 else options.threshold
-    return 0, _written(report(options.file, **more, **_reading(options)), options)
+    data = _predictions(options, options.file, "task", "group", "weight", "frequency")
+    threshold: Any = 0.5 if options.threshold is None else options.threshold
+    if isinstance(threshold, str):
+        threshold = _threshold(threshold)
+    names = ("scores", "logits", "prevalence", "measures", "intervals")
+    result = data.report(options.preds, threshold=threshold, **{name: getattr(options, name) for name in names})
+    if options.json is not None:
+        result.to_json(options.json)
+    return 0, _printed(result.table(), options.form, result.signature)
+
+
+def _threshold(text: str) -> Any:
+    """Return a threshold, one for each label, or the point that a JSON file holds."""
+    try:
+        numbers = [float(each) for each in text.split(",")]
+    except ValueError:
+        point = open_result(text)
+        if not isinstance(point, OperatingPoint):
+            raise ValueError(f"{text} holds no operating point; 'imbtorch thresholds --json' writes one") from None
+        return point
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _thresholds(options: argparse.Namespace) -> tuple[int, str]:
+    """Choose a threshold of the scores of files."""
+    data = _predictions(options, options.file, "task", "weight", "frequency")
+    result = data.thresholds(options.scores, options.measure, logits=options.logits, prevalence=options.prevalence)
+    points = result.best(options.at_least, alerts=options.alerts, costs=options.costs, sure=options.sure)
+    named = points if isinstance(points, dict) else {"": points}
+    if options.json is not None:
+        if len(named) > 1:
+            raise ValueError(f"--json holds one point, but there are those of {first_names(list(named))}")
+        next(iter(named.values())).to_json(options.json)
+    texts = [_printed(result.table(), options.form)]
+    for name, point in named.items():
+        corrected = "" if point.corrected is None else f"\ncorrected for the choice: {point.corrected}"
+        texts.append(f"{name}: {point}{corrected}".removeprefix(": "))
+    if options.calibration:
+        found = result.calibration()
+        texts += map(str, found.values() if isinstance(found, dict) else [found])
+    if options.plot is not None:
+        figure, _ = result.plot()
+        figure.savefig(options.plot, dpi=150)
+    return 0, "\n\n".join(texts) if options.form is None else texts[0]
 
 
 def _merge(options: argparse.Namespace) -> tuple[int, str]:
     """Add results of shards."""
-    return 0, _written(merge_results(*options.file), options)
-
-
-def _written(result: ReportResult, options: argparse.Namespace) -> str:
-    """Write a result if a file is named; return the table and the signature in the form that options name."""
+    check_output("--json", options.json, options.file)
+    result = merge_results(*options.file)
     if options.json is not None:
         result.to_json(options.json)
-    table = result.table()
-    if options.form == "csv":
-        buffer = io.StringIO()
-        table.to_csv(buffer)
-        return buffer.getvalue().rstrip("\n")
-    text = {"markdown": table.to_markdown, "latex": table.to_latex, None: table.__str__}[options.form]()
-    signature = {"markdown": "`{}`", "latex": "% {}", None: "{}"}[options.form].format(result.signature)
-    return f"{text}\n\n{signature}"
+    return 0, _printed(result.table(), options.form, result.signature)
 
 
 def _compare(options: argparse.Namespace) -> tuple[int, str]:
     """Return the verdict on two models as exit code and text."""
-    for name in ("preds", "scores"):
-        given = getattr(options, name)
-        if given is not None and len(given) == 1:
-            setattr(options, name, _names(given[0]))
-    reading = _reading(options)
-    rules = Rules(reading["class_names"], options.positive, None, options.ignore, options.missing)
-    columns = {name: getattr(options, name) for name in ("target", "preds", "scores", "model", "id", "cluster")}
-    how = options.encoding, options.decimal, not options.no_head
-    pair = paired(options.old, options.new, columns, rules, options.measure, options.threshold, options.by_row, how)
+    columns = options.preds or options.scores
+    columns = names_in(columns[0]) if len(columns) == 1 else columns
+    single = options.new is not None or options.model is not None
+    if len(columns) != 2 and not (single and len(columns) == 1):
+        option = "preds" if options.preds else "scores"
+        raise ValueError(f"name two columns of one file, such as --{option} old new, got {first_names(columns)}")
+    if options.new is not None and len(set(columns)) > 1:
+        raise ValueError("two files need one column of predictions, of the same name in both")
+    if options.scores and options.measure not in AREAS and options.threshold is None and options.alerts is None:
+        raise ValueError("scores need --threshold or --alerts, unless the measure is auc or average_precision")
+    data = _predictions(options, options.old)
+    other = None if options.new is None else _predictions(options, options.new)
+    how = {name: getattr(options, name) for name in ("id", "by_row", "model", "threshold", "alerts")}
+    if how["threshold"] is not None and len(how["threshold"]) == 1:
+        (how["threshold"],) = how["threshold"]
+    pair = paired_models(data, Pairing(columns[0], columns[-1], other, **how), options.measure)
     gate = Gate(pair, options.measure, options.margin)
-    settings = {
-        name: getattr(options, name) for name in ("measure", "target", "preds", "scores", "threshold", "positive")
-    }
-    interval, holds = gate.at_look(options.looks, options.look, options.looks_file, settings)
-    difference, low, high = (float(part) for part in (interval.estimate, interval.low, interval.high))
-    if math.isnan(low) or math.isnan(high):
-        raise ValueError(f"{options.measure} is undefined for these samples: it depends on classes without targets")
-    how_sure = f"{100 * interval.level:.4g}% {interval.method}"
-    head = f"{options.measure}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] ({how_sure})"
-    code = NOT_WORSE if pair.equal else gate.verdict(interval)
-    text = "\n".join([head, *gate.lines(interval, holds, options.looks is not None), *pair.notes])
-    return NOT_WORSE if code == UNDECIDED and options.undecided == "pass" else code, text
+    shared = ("measure", "target", "preds", "scores", "threshold", "alerts", "positive")
+    settings = {name: getattr(options, name) for name in shared}
+    verdict = gate.decide(options.looks, options.look, options.looks_file, settings)
+    return NOT_WORSE if verdict.code == UNDECIDED and options.undecided == "pass" else verdict.code, verdict.text
+
+
+RUN = {"report": _report, "thresholds": _thresholds, "merge": _merge, "compare": _compare}
+
+
+def _predictions(options: argparse.Namespace, files: Any, *more: str) -> Predictions:
+    """Return the predictions of files; raise for a file to write that is among those to read."""
+    for option in ("json", "plot", "looks_file"):
+        if (path := getattr(options, option, None)) is not None:
+            check_output(f"--{option.replace('_', '-')}", path, found_files(files, KINDS))
+    names = options.class_names
+    names = names_in(names[0]) if names is not None and len(names) == 1 else names
+    taken = ("positive", "cluster", "ignore", "missing", "encoding", "decimal", *more)
+    reading: Any = {name: getattr(options, name) for name in taken}
+    return Predictions(files, target=options.target, class_names=names, head=not options.no_head, **reading)
+
+
+def _printed(table: Table, form: str | None, signature: str = "") -> str:
+    """Return a table, and a signature below it, in the form that options name."""
+    if form == "csv":
+        buffer = io.StringIO()
+        table.to_csv(buffer)
+        return buffer.getvalue().rstrip("\n")
+    text = {"markdown": table.to_markdown, "latex": table.to_latex, None: table.__str__}[form]()
+    below = {"markdown": "`{}`", "latex": "% {}", None: "{}"}[form].format(printable(signature))
+    return f"{text}\n\n{below}" if signature else text

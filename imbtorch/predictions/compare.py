@@ -27,42 +27,58 @@ ROLES = ("target", "again", "old", "new", "cluster")
 
 
 class Pairing(NamedTuple):
-    """Two models of the same samples: their predictions, and how rows are paired and scores become classes."""
+    """Two models of the same samples: their predictions, how rows are paired, and how scores become classes."""
 
     old: Any
     new: Any
-    other: Any  # source of the new model, opened
-    target: Any  # column of its targets
-    id: str | None
-    by_row: bool
-    model: str | None
-    threshold: float | Sequence[float] | None
-    alerts: float | None
+    other: Any = None  # predictions of the new model, if they have a source of their own
+    id: str | None = None
+    by_row: bool = False
+    model: str | None = None
+    threshold: float | Sequence[float] | None = None
+    alerts: float | None = None
 
 
-def paired(source: Source | None, target: Any, cluster: Any, rules: Rules, measure: str, how: Pairing) -> PairedModels:
-    """Pair the rows of two models; without a source the arguments hold the values."""
+def paired(
+    source: Source | None,
+    other: Source | None,
+    roles: Mapping[str, Any],
+    target: Any,
+    rules: Rules,
+    measure: str,
+    how: Pairing,
+) -> PairedModels:
+    """Pair the rows of two models.
+
+    Args:
+        source: source of both models, or of the old one; None if the roles hold the values.
+        other: source of the new model, if it has one.
+        roles: target, old, new and cluster -> column, or values.
+        target: column of the targets of ``other``.
+        rules: rules for the classes.
+        measure: name of the measure.
+        how: way in which rows are paired.
+    """
     cuts = _thresholds(measure, how)
-    roles = {"target": target, "old": how.old, "new": how.new, "cluster": cluster}
     if source is None:
-        if how.other is not None or how.model is not None or how.id is not None:
+        if how.other or how.model or how.id:
             raise ValueError("other, model and id are for sources of columns; without a source pass both predictions")
         source, names = _of_values(roles)
-    elif how.other is None and how.model is None:
+    elif other is None and how.model is None:
         names = {role: single(source, role, _checked(name)) for role, name in roles.items() if name is not None}
         if names["old"] == names["new"]:
             raise ValueError("old and new are the same column; name two, or pass other= or model=")
-    elif how.other is None:
+    elif other is None:
         named = {**roles, "id": how.id, "model": how.model}
         wanted = {role: single(source, role, _checked(name)) for role, name in named.items() if name is not None}
         if wanted["old"] != wanted["new"]:
             raise ValueError("old and new must name the same column of a long source, whose models are in model=")
         both = _split_models(source, wanted.pop("model"), list(wanted.values()))
-        source, names = _joined(*both, roles, target, how)
+        source, names = _joined(*both, roles, roles["target"], how)
     else:
         if how.old != how.new and how.new in source.names:
             raise ValueError(f"the first source holds both {how.old!r} and {how.new!r}; leave the second one out")
-        source, names = _joined(source, how.other, roles, how.target, how)
+        source, names = _joined(source, other, roles, target, how)
     source.called |= {name: "target of new" if role == "again" else role for role, name in names.items()}
     if cuts is not None:
         return _of_scores(source, names, rules, how, cuts)
@@ -220,14 +236,12 @@ def _split_models(source: Source, name: str, wanted: Sequence[str]) -> tuple[Sou
 
 
 def _relation(source: Source, like: Source | None, wanted: Sequence[str]) -> Any:
-    """Return columns as a DuckDB relation, which pairs rows; in memory those that are wanted."""
+    """Return a source as a DuckDB relation of our own, which pairs rows; files as they are, others in memory."""
     from imbtorch.predictions.files import in_memory
 
-    if isinstance(source, Arrays):
-        return in_memory({name: source.columns[name] for name in wanted}, like)
     if isinstance(source, Engine):
         raise ValueError("rows of an engine have no order; join both models into one frame by id, and name two columns")
-    return source
+    return source if getattr(source, "connection", None) else in_memory(source, wanted, like)
 
 
 def _is_id(name: str) -> bool:
@@ -249,6 +263,6 @@ def _joined(
     else:
         keys = list({single(each, "id", _checked(how.id)) for each in (old, new)})
         LOG.warning("imbtorch: pairing rows by %r keeps all ids in memory, about %d bytes a row", how.id, BYTES)
-    one = _relation(old, None, [*first.values(), *keys])
+    one = _relation(old, new, [*first.values(), *keys])
     other = _relation(new, one, [*second.values(), *keys])
     return one.paired(other, first, second, keys, how.id is not None), {role: role for role in (*first, *second)}

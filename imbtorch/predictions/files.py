@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -20,6 +20,7 @@ import numpy as np
 
 from imbtorch.columns import Array, Column
 from imbtorch.counts import check_choice
+from imbtorch.predictions.paths import PACKED, found_files, note_on_copies
 from imbtorch.predictions.sources import (
     BATCH,
     FILLED,
@@ -27,10 +28,12 @@ from imbtorch.predictions.sources import (
     MOST_GROUPS,
     ROWS,
     SUM,
+    Arrays,
     Batch,
     Source,
     as_array,
     columns_of_groups,
+    places,
 )
 from imbtorch.suggestions import first_names
 
@@ -39,7 +42,6 @@ KINDS = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
 }
-PACKED = {".gz": "gzip", ".zst": "zstd"}
 MAGIC = {b"PAR1": "parquet", b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 FOREIGN = {
     b"\xfe\xff": "in UTF-16 of big-endian order; convert it to UTF-8",
@@ -52,6 +54,14 @@ ENCODINGS = ("utf-8", "latin-1", "utf-16")
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 ROW = "'row ' || (row_number() OVER () - 1)"  # SQL
 HEAD, HEAD_LINES = 1_000_000, 100  # bytes and lines in which the head of a file must end
+CHECKSUM = re.compile(
+    rb"(?:\x15[\x80-\xff]*[\x00-\x7f]){4}"
+)  # a page of Parquet with a fourth number, in Thrift's form
+KEY = r"regexp_replace(trim(CAST({0} AS VARCHAR)), '^([+-]?[0-9]+)\.0*$', '\1')"  # SQL of an id; 1.0 is 1
+POINT = (  # SQL of a cell with a decimal comma
+    r"CASE WHEN regexp_full_match({0}, '\s*[+-]?([0-9]+,[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?\s*') "
+    "THEN replace({0}, ',', '.') ELSE {0} END AS {0}"
+)
 
 
 def quoted(name: str) -> str:
@@ -62,6 +72,11 @@ def quoted(name: str) -> str:
 def literal(text: str) -> str:
     """Return a text as SQL."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def _name(path: str) -> str:
+    """Return the name of one file as SQL; DuckDB would read it as a pattern, and some beginnings as addresses."""
+    return literal(glob.escape(os.path.abspath(path)))
 
 
 def duckdb() -> Any:
@@ -75,71 +90,104 @@ def duckdb() -> Any:
         ) from error
 
 
+def connected() -> Any:
+    """Connect to DuckDB; it installs and loads nothing that a name of a file or a query would need."""
+    off = dict.fromkeys(("autoinstall_known_extensions", "autoload_known_extensions"), False)
+    return duckdb().connect(config=off)
+
+
 @dataclass
 class Relation(Source):
-    """DuckDB relation: it groups there, and hands out batches; ``row`` is SQL for a text that names a row."""
+    """DuckDB relation: it groups there, and hands out batches; ``row`` is SQL for a text that names a row.
+
+    ``columns`` are its names of columns, where those of the source differ; ``ordered`` the orders of categories.
+    """
 
     relation: Any
-    decimal: str = "."
     connection: Any = None
     row: str = ""
+    columns: dict[str, str] | None = None
+    ordered: dict[str, list[list[Any]]] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> list[str]:
         """Names of all columns."""
-        return list(self.relation.columns)
+        return list(self.relation.columns if self.columns is None else self.columns)
+
+    def _sql(self, name: str) -> str:
+        """Return a column as SQL."""
+        return quoted(name if self.columns is None else self.columns[name])
 
     def _select(self, names: Sequence[str]) -> Any:
-        """Return the relation of some columns."""
-        return self.relation.project(", ".join(map(quoted, dict.fromkeys(names))))
+        """Return the relation of some columns, which it names by :func:`places`."""
+        return self.relation.project(
+            ", ".join(f"{self._sql(name)} AS {place}" for name, place in places(names).items())
+        )
+
+    def orders(self, name: str) -> list[list[Any]]:
+        """Return the categories of an ENUM, which always orders them."""
+        if name in self.ordered:
+            return self.ordered[name]
+        kind = self._select([name]).types[0]
+        return [list(kind.children[0][1])] if kind.id == "enum" else []
 
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
         """Group in DuckDB."""
-        parts = [*map(quoted, dict.fromkeys(keys)), f"count(*) AS {ROWS}"]
-        if sums is not None:
-            number = f"CAST({quoted(sums)} AS DOUBLE)"
-            parts += [f"sum({number}) AS {SUM}", f"min({number}) AS {LEAST}", f"count({number}) AS {FILLED}"]
         selected = self._select([*keys, *([] if sums is None else [sums])])
+        parts = [*places(keys).values(), f"count(*) AS {ROWS}"]
+        for name, kind in zip(places(keys), selected.types, strict=False):
+            if kind.id == "enum" and self.holds_classes(name):
+                self.notes += [f"classes have the order of an ENUM: {first_names(kind.children[0][1])}"]
         with self._explained():
+            if sums is not None:
+                number = self._number(selected, sums)
+                parts += [f"sum({number}) AS {SUM}", f"min({number}) AS {LEAST}", f"count({number}) AS {FILLED}"]
             table = selected.aggregate(", ".join(parts)).limit(MOST_GROUPS + 1).to_arrow_table()
         return columns_of_groups(self, keys, table, sums)
 
+    def _number(self, selected: Any, name: str) -> str:
+        """Return the last column as numbers, in SQL; raise for a value that is none."""
+        place, kind = selected.columns[-1], str(selected.types[-1])
+        if kind != "VARCHAR":
+            return f"CAST({place} AS DOUBLE)"
+        number = f"TRY_CAST(replace({place}, '_', '?') AS DOUBLE)"  # DuckDB reads 1_0 as 10
+        wrong = selected.filter(f"{number} IS NULL AND {place} IS NOT NULL").project(place).limit(1).fetchall()
+        if wrong:
+            where = self.find(name, wrong[0][0])
+            remedy = "decimal=',' reads decimal commas" if "," in wrong[0][0] else "leave such rows out of the source"
+            raise ValueError(f"{self.call(name)} must hold numbers, got {wrong[0][0]!r}{where}; {remedy}")
+        return number
+
     def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
         """Yield Arrow batches."""
-        arrow = importlib.import_module("pyarrow")
+        place, widths, start = places([*keys, *values]), dict[str, int](), 0
         with self._explained():
-            selected = self._select([*keys, *values])
-            if self.decimal == ",":
-                texts = {name for name, kind in zip(selected.columns, selected.types, strict=True) if kind == "VARCHAR"}
-                cells = {name: quoted(name) for name in selected.columns}
-                for name in texts.intersection(values):
-                    cells[name] = f"replace({quoted(name)}, ',', '.') AS {quoted(name)}"
-                selected = selected.project(", ".join(cells.values()))
-            for part in selected.to_arrow_reader(BATCH):
+            for part in self._select([*keys, *values]).to_arrow_reader(BATCH):
                 columns = {}
                 for name in keys:
-                    coded = part[name].dictionary_encode()
+                    coded = part[place[name]].dictionary_encode()
                     levels, codes = coded.dictionary.to_pylist(), coded.indices
                     if codes.null_count:
                         codes = codes.fill_null(len(levels))
                         levels.append(None)
                     columns[name] = Column(self.call(name), levels, np.from_dlpack(codes).astype(np.int64))
-                yield columns, {name: _array(arrow, name, part[name]) for name in values}
+                yield columns, {name: _array(name, part[place[name]], widths, start) for name in values}
+                start += len(part)
 
     def width(self, name: str) -> int | None:
         """Return the number of values in each row of a column of lists."""
         selected = self._select([name])
         if not re.search(r"\[\d*\]$", str(selected.types[0])):
             return None
-        first = selected.project(f"len({quoted(name)})").limit(1).fetchall()
-        return int(first[0][0]) if first else None
+        first = selected.project("len(x0)").limit(1).fetchall()
+        return int(first[0][0] or 0) if first else None
 
     def find(self, name: str, level: Any) -> str:
         """Return a text that says where a level occurs first."""
         if not self.row:
             return ""
-        named = self.relation.project(f"{self.row} AS r, {quoted(name)} AS x")
-        found = named.filter(f"x IS NOT DISTINCT FROM {_value(level)}").limit(1).fetchall()
+        named = self.relation.project(f"{self.row} AS r, {self._sql(name)} AS x0")
+        found = _holding(named, level).limit(1).fetchall()
         return f" in {found[0][0]}" if found else ""
 
     def first(self, name: str) -> Any:
@@ -148,8 +196,9 @@ class Relation(Source):
 
     def where(self, name: str, level: Any) -> Relation:
         """Return the rows that hold a value."""
-        found = self._select(self.names).filter(f"{quoted(name)} IS NOT DISTINCT FROM {_value(level)}")
-        return Relation(found, decimal=self.decimal)
+        names = [name, *(each for each in self.names if each != name and self.names.count(each) == 1)]
+        found, orders = _holding(self._select(names), level), {each: self.orders(each) for each in names}
+        return Relation(found, connection=self.connection, columns=places(names), ordered=orders)
 
     def paired(
         self, new: Relation, first: Mapping[str, str], second: Mapping[str, str], keys: Sequence[str], by_id: bool
@@ -157,8 +206,9 @@ class Relation(Source):
         """Return columns of both by their roles: of rows with the same id, or row by row if all keys agree."""
 
         def columns(source: Relation, names: Mapping[str, str]) -> Any:
-            cells = [f"{quoted(name)} AS {quoted(role)}" for role, name in names.items()]
-            cells += [f"trim(CAST({quoted(key)} AS VARCHAR)) AS key{at}" for at, key in enumerate(keys)]
+            place = places([*names.values(), *keys])
+            cells = [f"{place[name]} AS {quoted(role)}" for role, name in names.items()]
+            cells += [f"{KEY.format(place[key])} AS key{at}" for at, key in enumerate(keys)]
             return source._select([*names.values(), *keys]).project(", ".join(cells))
 
         def query(sql: str) -> Any:
@@ -175,7 +225,10 @@ class Relation(Source):
                 _check_order(query, both, keys)
             cells = [f"o.{quoted(role)}" for role in first] + [f"n.{quoted(role)}" for role in second]
             cells += ["key0"] if by_id else []
-            return Relation(query(f"SELECT {', '.join(cells)} FROM {both}"), decimal=self.decimal, row=row)
+            orders = {role: self.orders(name) for role, name in first.items()}
+            orders |= {role: new.orders(name) for role, name in second.items()}
+            joined = query(f"SELECT {', '.join(cells)} FROM {both}")
+            return Relation(joined, connection=self.connection, row=row, ordered=orders)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -184,16 +237,32 @@ class Relation(Source):
             yield
         except duckdb().Error as error:
             raise ValueError(_cause(str(error))) from None
+        except RuntimeError as error:  # of DuckDB, which also stops for Ctrl-C
+            if "interrupted" in str(error):
+                raise KeyboardInterrupt from None
+            raise
 
 
-def _array(arrow: Any, name: str, part: Any) -> Array:
+def _holding(relation: Any, level: Any) -> Any:
+    """Return the rows whose column ``x0`` holds a value."""
+    cell = duckdb().ColumnExpression("x0")
+    return relation.filter(cell.isnull() if level is None else cell == duckdb().ConstantExpression(level))
+
+
+def _array(name: str, part: Any, widths: dict[str, int], start: int) -> Array:
     """Return values of a batch; lists of equal length are rows. PyArrow's own conversion would import pandas."""
+    arrow = importlib.import_module("pyarrow")
     kind = arrow.types
-    if kind.is_list(part.type) or kind.is_fixed_size_list(part.type):
-        flat = _array(arrow, name, part.flatten())
-        if part.null_count or len(flat) % len(part):
-            raise ValueError(f"column {name!r} must hold lists of equal length in every row")
-        return flat.reshape(len(part), -1)
+    if kind.is_list(part.type) or kind.is_large_list(part.type) or kind.is_fixed_size_list(part.type):
+        lengths = part.value_lengths().fill_null(-1).to_numpy()
+        wrong = np.flatnonzero((lengths != widths.setdefault(name, int(lengths[0]))) | (lengths < 0))
+        if len(wrong):
+            row, length = start + int(wrong[0]), int(lengths[wrong[0]])
+            held = f"a list of {length} values" if length >= 0 else "no list"
+            raise ValueError(
+                f"column {name!r} must hold lists of equal length in every row, but row {row} holds {held}"
+            )
+        return _array(f"{name}, flat", part.flatten(), widths, start).reshape(len(part), -1)
     if not (kind.is_integer(part.type) or kind.is_floating(part.type) or kind.is_decimal(part.type)):
         return np.array(part.to_pylist(), dtype=object)
     if part.null_count or part.type not in (arrow.float32(), arrow.float64()):
@@ -248,26 +317,40 @@ def _cause(text: str) -> str:
     return where + " ".join(text.partition("\nPossible")[0].partition("\n\nLINE")[0].split())
 
 
-def in_memory(columns: Mapping[str, Any], like: Any) -> Relation:
-    """Return columns in memory as a relation that can be joined with another one."""
+def in_memory(source: Source, names: Sequence[str], like: Any) -> Relation:
+    """Return columns as a relation of our own connection, in which they can be joined with others."""
     arrow = importlib.import_module("pyarrow")
-    connection, held = getattr(like, "connection", None) or duckdb().connect(), {}
-    for name, each in columns.items():
-        values = as_array(name, each).tolist()
-        try:  # NaN among texts is no text
-            held[name] = arrow.array([None if value != value else value for value in values])
-        except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
-            raise TypeError(f"column {name!r} must hold values of one type: {error}; convert them") from None
-    return Relation(connection.from_arrow(arrow.table(held)), connection=connection, row=ROW)
+    connection = getattr(like, "connection", None) or connected()
+    columns, orders = places(names), {name: source.orders(name) for name in names}
+    if isinstance(source, Relation):  # of the user's connection, which stays as it is
+        table = source._select(names).to_arrow_table()
+    else:
+        assert isinstance(source, Arrays)
+        held = {}
+        for name, place in columns.items():
+            values = as_array(name, source.columns[name]).tolist()
+            try:  # NaN among texts is no text
+                held[place] = arrow.array([None if value != value else value for value in values])
+            except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
+                raise TypeError(f"column {name!r} must hold values of one type: {error}; convert them") from None
+        table = arrow.table(held)
+    return Relation(connection.from_arrow(table), connection=connection, row=ROW, columns=columns, ordered=orders)
 
 
 class Reader(NamedTuple):
-    """Arguments of DuckDB for one file; special columns hold lists (JSON), or a space before each cell (CSV)."""
+    """Arguments of DuckDB for one file, and its columns as SQL.
+
+    Some columns of JSON hold lists of numbers, and some what is ``odd``: objects and other lists.
+    """
 
     kind: str
     options: str
     head: tuple[str, ...]
-    special: frozenset[str] = frozenset()
+    cells: tuple[str, ...]
+    packed: str | None = None
+    lists: frozenset[str] = frozenset()
+    odd: frozenset[tuple[str, str]] = frozenset()
+    checksums: bool = False
 
 
 class Files(Relation):
@@ -276,14 +359,19 @@ class Files(Relation):
     def __init__(
         self, paths: Sequence[str], wanted: Sequence[str], encoding: str, decimal: str, head: bool, like: Any = None
     ) -> None:
-        super().__init__(None, decimal=decimal)
-        self.paths, self.connection = list(paths), getattr(like, "connection", None) or duckdb().connect()
+        super().__init__(None)
+        self.paths, self._decimal = list(paths), decimal
+        self.connection = getattr(like, "connection", None) or connected()
         self.connection.execute("SET enable_progress_bar=true; SET enable_progress_bar_print=false")
         self._wanted, self._encoding, self._head = set(wanted), encoding, head
+        self._intact: set[tuple[str, str]] = set()  # files, and columns of Parquet, that were verified
         self._readers = {path: self._reader(path) for path in self.paths}
         kinds = {reader.kind: path for path, reader in self._readers.items()}
         if len(kinds) > 1:
             raise ValueError(f"files must be of one kind, got {first_names(list(kinds.values()))}; name them by a glob")
+        self.notes += note_on_copies(self.paths)
+        if head and "csv" in kinds:
+            self.unknown = "; head=False reads a file without a head"
 
     @cached_property
     def names(self) -> list[str]:
@@ -291,7 +379,7 @@ class Files(Relation):
         return list(self._readers[self.paths[0]].head)
 
     def _select(self, names: Sequence[str], paths: Sequence[str] | None = None) -> Any:
-        parts, wanted = [], [name for name in dict.fromkeys(names) if self.names.count(name) < 2]
+        parts, wanted = [], list(dict.fromkeys(names))
         for reader, group in groupby(paths or self.paths, key=self._readers.__getitem__):
             some = list(group)
             lacking = [name for name in wanted if name not in reader.head]
@@ -300,29 +388,76 @@ class Files(Relation):
                     f"{some[0]} has no column {lacking[0]!r}, which other files have; columns are "
                     f"{first_names(reader.head)}"
                 )
-            called, options = f"[{', '.join(map(literal, some))}]", reader.options
-            if reader.kind == "csv":
-                cells = [f"c{reader.head.index(name)}" for name in wanted]
-                spaced = [name in reader.special for name in wanted]
-                cells = [f"ltrim({cell})" if space else cell for cell, space in zip(cells, spaced, strict=True)]
-            else:
-                cells = list(map(quoted, wanted))
-            if reader.kind == "json":
-                kinds = ["DOUBLE[]" if name in reader.special else "VARCHAR" for name in wanted]
+            cells, function, options = [reader.cells[reader.head.index(name)] for name in wanted], reader.kind, ""
+            if reader.kind == "json" and len({name.lower() for name in wanted}) < len(wanted):
+                function = "json_objects"  # read_json takes names that differ in case for one
+                pointers = [literal("/" + name.replace("~", "~0").replace("/", "~1")) for name in wanted]
+                cells = [
+                    f"CAST(json->{at} AS DOUBLE[])" if name in reader.lists else f"json->>{at}"
+                    for at, name in zip(pointers, wanted, strict=True)
+                ]
+            elif reader.kind == "json":
+                kinds = ["DOUBLE[]" if name in reader.lists else "VARCHAR" for name in wanted]
                 typed = ", ".join(f"{literal(name)}: '{kind}'" for name, kind in zip(wanted, kinds, strict=True))
-                options += f", columns={{{typed}}}"
-            columns = ", ".join(f"{cell} AS {quoted(name)}" for cell, name in zip(cells, wanted, strict=True))
-            parts.append(f"SELECT {columns} FROM read_{reader.kind}({called}{options})")
+                options = f", columns={{{typed}}}, records=true"
+            columns = ", ".join(
+                f"{cell} AS {place}" for cell, place in zip(cells, places(wanted).values(), strict=True)
+            )
+            files = ", ".join(map(_name, some))
+            parts.append(f"SELECT {columns} FROM read_{function}([{files}]{reader.options}{options})")
+        for path in paths or self.paths:
+            self._verify(path, wanted)
         with self._explained():
-            return self.connection.sql(" UNION ALL ".join(parts))
+            found = self.connection.sql(" UNION ALL ".join(parts))
+            if self._decimal == ",":
+                pairs = zip(found.columns, map(str, found.types), strict=True)
+                found = found.project(", ".join(POINT.format(x) if kind == "VARCHAR" else x for x, kind in pairs))
+            return found
 
     def find(self, name: str, level: Any) -> str:
         """Return a text that says where a level occurs first."""
         for path in self.paths:
-            found = Relation(self._select([name], [path]), row=ROW).find(name, level)
+            found = Relation(self._select([name], [path]), row=ROW).find("x0", level)
             if found:
                 return found + f" of {path}" * (len(self.paths) > 1)
         return ""
+
+    def orders(self, name: str) -> list[list[Any]]:
+        """Return the categories of a column of each file of Parquet whose schema orders them."""
+        found = []
+        for path in self.paths if self._readers[self.paths[0]].kind == "parquet" else ():
+            file = _parquet_file(path)
+            if getattr(file.schema_arrow.field(name).type, "ordered", False) and file.num_row_groups:
+                chunks = file.read_row_group(0, columns=[name]).column(0).chunks
+                found += [chunk.dictionary.to_pylist() for chunk in chunks[:1]]
+        return found
+
+    def check(self, name: str) -> None:
+        """Raise for a column of JSON that holds objects, or lists of anything but numbers."""
+        for path, reader in self._readers.items():
+            for odd, held in reader.odd:
+                if odd == name:
+                    raise ValueError(
+                        f"column {name!r} of {path} holds {held}; write a value or a list of numbers in it"
+                    )
+
+    def _verify(self, path: str, names: Sequence[str]) -> None:
+        """Read a compressed file, or pages of Parquet with checksums, to the end; DuckDB compares no checksum."""
+        reader = self._readers[path]
+        key = (path, "" if reader.packed else "|".join(names))
+        if key in self._intact or not (reader.packed or reader.checksums):
+            return
+        try:
+            if reader.packed:
+                with importlib.import_module("pyarrow").input_stream(path, compression=reader.packed) as stream:
+                    while stream.read(HEAD):
+                        pass
+            else:
+                for _ in _parquet_file(path, page_checksum_verification=True).iter_batches(columns=list(names)):
+                    pass
+        except OSError as error:
+            raise ValueError(f"{path} is damaged: {error}") from None
+        self._intact.add(key)
 
     # --- heads --------------------------------------------------------------------------------------------------------
 
@@ -332,8 +467,6 @@ class Files(Relation):
             start = file.read(8)
         if not start:
             raise ValueError(f"{path} is empty; it must have a head and at least one row")
-        if start.startswith(b"\xff\xfe") and self._encoding == "utf-8":
-            raise ValueError(f"{path} is not in UTF-8; encoding='utf-16' reads it")
         foreign = next((cause for magic, cause in FOREIGN.items() if start.startswith(magic)), None)
         if foreign is not None:
             raise ValueError(f"{path} is {foreign}")
@@ -341,17 +474,18 @@ class Files(Relation):
         bare = Path(path).with_suffix("") if Path(path).suffix in PACKED else Path(path)
         kind = "parquet" if found == "parquet" else KINDS.get(bare.suffix.lower(), "")
         if kind == "parquet":
-            with self._explained():
-                head = self.connection.sql(f"FROM read_parquet([{literal(path)}], hive_partitioning=false)").columns
-            return Reader("parquet", ", hive_partitioning=false", tuple(head))
-        lines = self._lines(path, found)
+            return self._parquet(path)
+        if start.startswith(b"\xff\xfe") and (kind == "json" or self._encoding == "utf-8"):
+            remedy = "convert it to UTF-8" if kind == "json" else "encoding='utf-16' reads it"
+            raise ValueError(f"{path} is not in UTF-8; {remedy}")
+        text = self._beginning(path, found)
         if not kind:
-            kind = "json" if lines[0].lstrip().startswith("{") else "csv"
+            kind = "json" if text.lstrip("\ufeff \r\n").startswith(("{", "[")) else "csv"
         if kind == "json":
-            return self._json(path, lines, found)
-        return self._csv(path, lines, found)
+            return self._json(path, text, found)
+        return self._csv(path, re.split("\r\n|\r|\n", text.removeprefix("\ufeff"))[:HEAD_LINES], found)
 
-    def _lines(self, path: str, packed: str | None) -> list[str]:
+    def _beginning(self, path: str, packed: str | None) -> str:
         """Return the first lines of a file of text; cells that nobody names may be in another encoding."""
         try:
             with importlib.import_module("pyarrow").input_stream(path, compression=packed) as stream:
@@ -360,21 +494,42 @@ class Files(Relation):
             raise ValueError(f"{path} is damaged: {error}") from None
         if len(start) == HEAD:
             start = start[: max(start.rfind(b"\n"), start.rfind(b"\r"))]
-        return re.split("\r\n|\r|\n", start.decode(self._encoding, "replace").removeprefix("\ufeff"))[:HEAD_LINES]
+        return str(start.decode(self._encoding, "replace"))
 
-    def _json(self, path: str, lines: Sequence[str], packed: str | None) -> Reader:
-        """Read the keys of the first lines of JSON."""
-        keys: dict[str, bool] = {}
-        for number, line in enumerate(filter(str.strip, lines), 1):
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise ValueError(f"{path}, line {number}: no JSON: {error}; write an object in each line") from None
-            if not isinstance(row, dict):
-                raise ValueError(f'{path}, line {number}: write an object in each line, such as {{"label": 1}}')
-            keys |= {key: isinstance(each, list) for key, each in row.items()}
-        options = f", format='newline_delimited', compression='{packed or 'none'}', maximum_object_size=67108864"
-        return Reader("json", options, tuple(keys), frozenset(key for key, listed in keys.items() if listed))
+    def _parquet(self, path: str) -> Reader:
+        """Read the schema of Parquet; DuckDB renames columns whose names differ in case only."""
+        with self._explained():
+            cells = self.connection.sql(f"FROM read_parquet([{_name(path)}], hive_partitioning=false)").columns
+        file, checksums = _parquet_file(path), False
+        if file.num_row_groups:
+            column = file.metadata.row_group(0).column(0)
+            with open(path, "rb") as opened:
+                opened.seek(column.dictionary_page_offset or column.data_page_offset)
+                checksums = CHECKSUM.match(opened.read(40)) is not None
+        head = tuple(file.schema_arrow.names)
+        return Reader("parquet", ", hive_partitioning=false", head, tuple(map(quoted, cells)), checksums=checksums)
+
+    def _json(self, path: str, text: str, packed: str | None) -> Reader:
+        """Read the keys of the first objects of JSON lines, or of an array of objects."""
+        if text.startswith("\ufeff"):
+            raise ValueError(f"{path} begins with a byte order mark, which JSON must not have; save it without one")
+        array, keys = text.lstrip().startswith("["), dict[str, Any]()
+        for row in _elements(text) if array else _lines_of_json(path, text):
+            objects = row if isinstance(row, dict) else {}
+            keys |= {key: each for key, each in objects.items() if keys.get(key) is None}
+        if not keys:
+            raise ValueError(f'{path} holds no objects; write an object in each line, such as {{"label": 1}}')
+        lists = frozenset(key for key, each in keys.items() if isinstance(each, list))
+        odd = {key: f"objects, such as {json.dumps(each):.60}" for key, each in keys.items() if isinstance(each, dict)}
+        odd |= {
+            key: f"lists, such as {json.dumps(keys[key]):.60}"
+            for key in lists
+            if not all(each is None or isinstance(each, (int, float)) for each in keys[key])
+        }
+        form, head = "array" if array else "newline_delimited", tuple(keys)
+        options = f", format='{form}', compression='{packed or 'none'}', maximum_object_size=67108864"
+        options += ", hive_partitioning=false"
+        return Reader("json", options, head, tuple(map(quoted, head)), packed, lists, frozenset(odd.items()))
 
     def _csv(self, path: str, lines: list[str], packed: str | None) -> Reader:
         """Find the head of a CSV file, its separator, and the lines before it."""
@@ -392,9 +547,11 @@ class Files(Relation):
             named = list(map(str, range(len(head))))
         elif not any(lines[skip + height :]):
             raise ValueError(f"{path} must have a head and at least one row")
+        elif "---" in lines[skip + height] and not re.sub(r'[-\s"]', "", lines[skip + height].replace(sign, "")):
+            raise ValueError(f"{path}: a line of dashes follows the head, as sqlcmd writes it; delete this line")
         if sign != "," and packed is None and not path.endswith(".tsv"):
             self.notes = [f"columns of {os.path.basename(path)} are separated by {SEPARATORS.get(sign, sign)}"]
-        spaced = frozenset(name for name, cell in zip(named, head, strict=True) if self._head and cell.startswith(" "))
+        cells = [f"ltrim(c{at})" if self._head and cell.startswith(" ") else f"c{at}" for at, cell in enumerate(head)]
         columns = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(len(head)))
         options = (
             f", auto_detect=false, all_varchar=true, columns={{{columns}}}, delim={literal(sign)}, quote='\"', "
@@ -402,7 +559,33 @@ class Files(Relation):
             f"null_padding=false, compression='{packed or 'none'}', encoding={literal(self._encoding)}, "
             "hive_partitioning=false"
         )
-        return Reader("csv", options, tuple(named), spaced)
+        return Reader("csv", options, tuple(named), tuple(cells), packed)
+
+
+def _parquet_file(path: str, **options: Any) -> Any:
+    """Open a file of Parquet with PyArrow, which would take some names for addresses."""
+    file = importlib.import_module("pyarrow").OSFile(os.path.abspath(path))
+    return importlib.import_module("pyarrow.parquet").ParquetFile(file, **options)
+
+
+def _elements(text: str) -> Iterator[Any]:
+    """Yield the first elements of an array, which may be cut off."""
+    at = text.index("[") + 1
+    with suppress(ValueError):
+        for _ in range(HEAD_LINES):
+            at += len(text[at:]) - len(text[at:].lstrip(" \t\r\n,"))
+            row, at = json.JSONDecoder().raw_decode(text, at)
+            yield row
+
+
+def _lines_of_json(path: str, text: str) -> Iterator[Any]:
+    """Yield the first lines of JSON."""
+    for number, line in enumerate(filter(str.strip, re.split("\r\n|\r|\n", text)[:HEAD_LINES]), 1):
+        try:
+            yield json.loads(line)
+        except ValueError as error:  # noqa: PERF203
+            remedy = "write an object in each line, as pandas' to_json(orient='records', lines=True)"
+            raise ValueError(f"{path}, line {number}: no JSON: {error}; {remedy}") from None
 
 
 def _cells(lines: Sequence[str], signs: Sequence[str], wanted: set[str]) -> tuple[list[str], str, int]:
@@ -418,13 +601,6 @@ def _cells(lines: Sequence[str], signs: Sequence[str], wanted: set[str]) -> tupl
     return max(found, key=lambda each: each[:2])[2:]
 
 
-def _value(level: Any) -> str:
-    """Return a value as SQL."""
-    if isinstance(level, float):
-        return f"'{level}'::DOUBLE"
-    return "NULL" if level is None else literal(level) if isinstance(level, str) else str(level)
-
-
 def open_files(
     given: Any, wanted: Sequence[str], encoding: str | None, decimal: str, head: bool, like: Any = None
 ) -> Files:
@@ -435,19 +611,5 @@ def open_files(
         ValueError: for files that are damaged, of several kinds, or lack a column.
     """
     check_choice("encoding", encoding or ENCODINGS[0], ENCODINGS)
-    paths: list[str] = []
-    for each in given if isinstance(given, (list, tuple)) else [given]:
-        path = os.fspath(each)
-        found = [path]
-        if os.path.isdir(path):
-            every = (str(file) for file in sorted(Path(path).rglob("*")) if file.is_file())
-            found = [file for file in every if Path(file).suffix.lower() in {*KINDS, *PACKED}]
-            found = [file for file in found if not re.search(r"(^|[/\\])[._]", os.path.relpath(file, path))]
-        elif not os.path.exists(path):
-            found = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
-        if not found:
-            raise FileNotFoundError(f"there is no file {path!r}; a glob must match files, and a folder hold some")
-        paths += found
-    if not paths:
-        raise ValueError("the source is an empty list of paths")
-    return Files(paths, wanted, encoding or ENCODINGS[0], decimal, head, like)
+    check_choice("decimal", decimal, (".", ","))
+    return Files(found_files(given, KINDS), wanted, encoding or ENCODINGS[0], decimal, head, like)

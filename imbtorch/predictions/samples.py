@@ -158,7 +158,7 @@ class Samples:
             columns.update(zip(some, without_left_out([columns[name] for name in some], self.rules), strict=True))
         target = columns[keys[0]]
         self.rows = int(len(target.codes) if target.times is None else target.times.sum())
-        self.notes += source.notes
+        self.notes += dict.fromkeys(source.notes)
         if "group" in given.more:
             self.groups = _names_of_groups(columns[given.more["group"]], self.rules)
         if given.labels:

@@ -12,7 +12,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.choosing.comparisons import Comparison
-from imbtorch.choosing.gate import Gate, Verdict
+from imbtorch.choosing.gate import Gate, PairedModels, Verdict
 from imbtorch.columns import Missing, Rules
 from imbtorch.counting.arguments import Task, Thresholds, in_class_order
 from imbtorch.counts import check_choice
@@ -381,22 +381,24 @@ class Predictions:
         >>> data.compare("old", "new", "recall", margin=0.1).code
         0
         """
-        for name in ("weight", "frequency"):
-            if name in self._more:
-                raise ValueError(
-                    f"a comparison takes no {name}=; leave it out, or compare counts by statistics.compare"
-                )
-        wanted, source, second = [self._target, old, new], None, None
-        if self._source is not None:
-            source = self._open(wanted)
-        if other is not None:
-            second = other._open([other._target, new], source)
-        of_other = None if other is None else other._target
-        how = Pairing(old, new, second, of_other, id, by_row, model, threshold, alerts)
-        pair = paired(source, self._target, self._more.get("cluster"), self._rules, measure, how)
+        pair = paired_models(self, Pairing(old, new, other, id, by_row, model, threshold, alerts), measure)
         if margin is not None:
             return Gate(pair, measure, margin).decide()
         return pair.compare(pair.measure(measure), level, generator)
+
+
+def paired_models(data: Predictions, how: Pairing, measure: str) -> PairedModels:
+    """Pair the predictions of two models."""
+    for name in ("weight", "frequency"):
+        if name in data._more:
+            raise ValueError(f"a comparison takes no {name}=; leave it out, or use imbtorch.statistics.compare")
+    source = None if data._source is None else data._open([data._target, how.old, how.new])
+    other, target = how.other, None
+    if other is not None:
+        target = other._target
+        other = other._open([target, how.new], source)
+    roles = {"target": data._target, "old": how.old, "new": how.new, "cluster": data._more.get("cluster")}
+    return paired(source, other, roles, target, data._rules, measure, how)
 
 
 def _by_name(given: Mapping[Any, float]) -> dict[str, float]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,6 +29,7 @@ class Source:
 
     called: dict[str, str] = field(default_factory=dict, kw_only=True)  # column -> its role, for errors
     notes: list[str] = field(default_factory=list, kw_only=True)  # what a reader of the results must know
+    unknown: str = field(default="", kw_only=True)  # remedy for a column that there is not
 
     @cached_property
     def names(self) -> list[str]:
@@ -50,6 +52,17 @@ class Source:
         """Return the number of values in each row of a column of lists; None for single values."""
         return None
 
+    def orders(self, name: str) -> list[list[Any]]:
+        """Return the categories of each part of a column whose type orders them."""
+        return []
+
+    def check(self, name: str) -> None:
+        """Raise for a column whose cells are no values."""
+
+    def holds_classes(self, name: str) -> bool:
+        """Return whether a column is one of classes, whose order matters."""
+        return self.called.get(name) not in ("group", "cluster")
+
 
 @dataclass
 class Arrays(Source):
@@ -58,6 +71,7 @@ class Arrays(Source):
     columns: dict[str, Any]
     _arrays: dict[str, Array] = field(default_factory=dict)  # columns that were converted
     _read: dict[str, Column] = field(default_factory=dict)  # columns that were read
+    ordered: dict[str, list[list[Any]]] = field(default_factory=dict)  # orders of categories that lists do not tell
 
     @property
     def names(self) -> list[str]:
@@ -72,8 +86,20 @@ class Arrays(Source):
 
     def _column(self, name: str) -> Column:
         if name not in self._read:
-            self._read[name] = column_of(self.call(name), self.columns[name], self.array(name))
+            self._read[name] = column_of(self.call(name), self.array(name), self.orders(name))
         return self._read[name]
+
+    def orders(self, name: str) -> list[list[Any]]:
+        """Return the categories of an ordered Categorical, an Enum, and each part of an ordered dictionary."""
+        if name in self.ordered:
+            return self.ordered[name]
+        given = self.columns[name]
+        kind: Any = getattr(given, "dtype", None)
+        if getattr(kind, "ordered", False) or type(kind).__name__ == "Enum":
+            return [list(kind.categories)]
+        if getattr(getattr(given, "type", None), "ordered", False):
+            return [part.dictionary.to_pylist() for part in getattr(given, "chunks", [given])]
+        return []
 
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
         """Return the columns, and the values of one more."""
@@ -104,18 +130,28 @@ class Engine(Source):
     frame: Any
 
     @cached_property
+    def _types(self) -> Any:
+        return self.frame.collect_schema()
+
+    @property
     def names(self) -> list[str]:
         """Names of all columns."""
-        return list(self.frame.collect_schema().names())
+        return list(self._types.names())
+
+    def orders(self, name: str) -> list[list[Any]]:
+        """Return the categories of an Enum, which narwhals calls ordered categories of all engines."""
+        kind = self._types[name]
+        return [list(kind.categories)] if type(kind).__name__ == "Enum" else []
 
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
         """Group on the engine."""
         nw = importlib.import_module("narwhals")
-        wanted = [nw.len().alias(ROWS)]
+        wanted, place = [nw.len().alias(ROWS)], places([*keys, *([] if sums is None else [sums])])
         if sums is not None:
-            column = nw.col(sums)
+            column = nw.col(place[sums])
             wanted += [column.sum().alias(SUM), column.min().alias(LEAST), column.count().alias(FILLED)]
-        grouped = self.frame.group_by(*dict.fromkeys(keys)).agg(*wanted).head(MOST_GROUPS + 1)
+        selected = self.frame.select(*(nw.col(name).alias(alias) for name, alias in place.items()))
+        grouped = selected.group_by(*(place[name] for name in dict.fromkeys(keys))).agg(*wanted).head(MOST_GROUPS + 1)
         return columns_of_groups(self, keys, grouped.collect(), sums)
 
     def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
@@ -131,13 +167,20 @@ class Engine(Source):
             yield next(Arrays({name: part[name] for name in names}, called=self.called).batches(keys, values))
 
 
+def places(names: Sequence[str]) -> dict[str, str]:
+    """Return a name of each column within a query: engines take names that differ in case for one."""
+    return {name: f"x{at}" for at, name in enumerate(dict.fromkeys(names))}
+
+
 def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str | None) -> Batch:
     """Return the columns of a grouped table; raise for too many groups, and sums that are no weights."""
 
     def listed(name: str) -> list[Any]:
         return list(table[name].to_list() if hasattr(table[name], "to_list") else table[name].to_pylist())
 
-    grouped = Arrays({name: listed(name) for name in dict.fromkeys(keys)}, called=source.called)
+    orders = {name: source.orders(name) for name in keys if source.holds_classes(name)}
+    values = {name: listed(place) for name, place in places(keys).items()}
+    grouped = Arrays(values, ordered=orders, called=source.called)
     columns = {name: grouped._column(name) for name in grouped.names}
     times = np.array(listed(ROWS), dtype=np.float64)
     if not len(times):
@@ -192,7 +235,8 @@ def as_array(name: str, given: Any) -> Array:
         arrow: Any = {"zero_copy_only": False} if type(given).__module__.startswith("pyarrow") else {}
         found: Array = given.to_numpy(**arrow) if hasattr(given, "to_numpy") else np.asarray(given)
     except ValueError as error:
-        raise ValueError(f"{name} must be one column, or rows of equal length: {error}") from error
+        text = f"{name} must be one column, or rows of equal length{_first_other_length(given)}: {error}"
+        raise ValueError(text) from error
     if found.ndim == 0:
         raise TypeError(f"{name} must hold a value for each sample, got {given!r}")
     masked: Any = np.argwhere(getattr(given, "mask", ())) if isinstance(given, np.ma.MaskedArray) else ()
@@ -203,12 +247,18 @@ def as_array(name: str, given: Any) -> Array:
     return _of_objects(name, found)
 
 
+def _first_other_length(given: Sequence[Any]) -> str:
+    """Return a text that says which row is not as long as the first one."""
+    lengths = [len(each) if hasattr(each, "__len__") else 0 for each in given]
+    return next((f", but row {at} has {each}" for at, each in enumerate(lengths) if each != lengths[0]), "")
+
+
 def _of_objects(name: str, given: Array) -> Array:
     """Convert lists to rows, and objects that are floats to floats."""
     if given.dtype != object or given.ndim != 1 or not len(given):
         return given
     if isinstance(given[0], (list, tuple, np.ndarray)):
-        return as_array(name, list(map(list, given)))
+        return as_array(name, given.tolist())
     return given.astype(float) if type(given[0]) is float and set(map(type, given)) == {float} else given
 
 
@@ -237,14 +287,13 @@ def floats(called: str, given: Array, start: int) -> Array:
     return found
 
 
-def column_of(name: str, given: Any, values: Array) -> Column:
+def column_of(name: str, values: Array, orders: Sequence[list[Any]]) -> Column:
     """Find the different values of a column; raise for none, several columns, and values that cannot be compared."""
-    order = _order(given)
     if values.ndim != 1:
         raise ValueError(f"{name} must be one column, [N], got the shape {list(values.shape)}")
     if not len(values):
         raise ValueError(f"{name} is empty, so there is nothing to report")
-    if values.dtype.kind in "iub" and order is None:
+    if values.dtype.kind in "iub" and not orders:
         least, most = int(values.min()), int(values.max())
         if most - least < NARROW:
             shifted = values.astype(np.int64) - least
@@ -252,28 +301,17 @@ def column_of(name: str, given: Any, values: Array) -> Column:
             place = np.zeros(most - least + 1, dtype=np.int64)
             place[known] = np.arange(len(known))
             return Column(name, (known + least).astype(values.dtype).tolist(), place[shifted])
-    if values.dtype.kind in "iubf" and order is None:
+    if values.dtype.kind in "iubf" and not orders:
         unique, codes = np.unique(values, return_inverse=True)
         return Column(name, unique.tolist(), codes)
     listed = values.tolist()
     try:
-        found = list(dict.fromkeys([*(order or ()), *listed]))
+        found = list(dict.fromkeys([*chain(*orders), *listed]))
         index = {each: at for at, each in enumerate(found)}
         codes = np.fromiter(map(index.__getitem__, listed), np.int64, len(listed))
     except TypeError as error:
         raise TypeError(f"{name} must hold strings, integers or booleans: {error}") from error
-    return Column(name, found, codes, ordered=order is not None)
-
-
-def _order(given: Any) -> list[Any] | None:
-    """Return the categories of a column whose type orders them: ordered Categorical, Enum, ordered dictionary."""
-    kind: Any = getattr(given, "dtype", None)
-    if getattr(kind, "ordered", False) or type(kind).__name__ == "Enum":
-        return list(kind.categories)
-    if getattr(getattr(given, "type", None), "ordered", False):
-        parts = given.unify_dictionaries().chunks if hasattr(given, "chunks") else [given]
-        return list(parts[0].dictionary.to_pylist()) if parts else None
-    return None
+    return Column(name, found, codes, orders=orders)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -319,12 +357,13 @@ def _known(source: Source, argument: str, name: Any) -> str:
     """Return the name of one column; raise if there is none, or several."""
     times = source.names.count(name)
     if times > 1:
-        raise ValueError(f"there are several columns {name!r}; rename them, or pass head=False if there is no head")
+        raise ValueError(f"there are several columns {name!r}; rename them{source.unknown}")
     if not times:
         raise ValueError(
             f"{argument}: there is no column {name!r}{did_you_mean(str(name), source.names)}; columns are "
-            f"{first_names(source.names)}; head=False reads a file without a head"
+            f"{first_names(source.names)}{source.unknown}"
         )
+    source.check(str(name))
     return str(name)
 
 

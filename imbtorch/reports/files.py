@@ -30,6 +30,7 @@ def text_of_file(
     at: Snapshot,
     readings: Readings,
     notes: Sequence[str],
+    parts: Sequence[Sequence[str]] = (),
 ) -> str:
     """Return the text of a file: version, settings, counts, and those values that the counts cannot give."""
     settings = _settings(at, readings)
@@ -56,6 +57,7 @@ def text_of_file(
             for row, value in stored.items()
         ],
     }
+    data |= {"parts": list(map(list, parts))} if parts else {}
     data["sha256"] = digest_of(json.loads(json.dumps(data, allow_nan=False)))
     return json.dumps(data, allow_nan=False, ensure_ascii=False)
 

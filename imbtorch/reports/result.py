@@ -20,7 +20,7 @@ from imbtorch.metrics.rows import Result, Row, Snapshot, group_label, shown
 from imbtorch.reports.files import text_of_file
 from imbtorch.reports.groups import comparable_groups
 from imbtorch.reports.readings import ENDS, LEVEL, Readings, largest_bucket, values_of_classes
-from imbtorch.tables import COUNTS, Cell, Table, baseline_line
+from imbtorch.tables import COUNTS, Cell, Table, baseline_line, replace_file
 from imbtorch.version import __version__
 
 
@@ -47,6 +47,7 @@ class ReportResult(Result):
     _settings: Readings
     _version: str = __version__
     _notes: tuple[str, ...] = ()
+    _parts: tuple[Sequence[str], ...] = ()  # names and digests of the files that were added
 
     @property
     def _counted(self) -> Counts:
@@ -105,12 +106,10 @@ class ReportResult(Result):
         with null for nan and the texts "inf" and "-inf", and needs no pickle.
 
         Args:
-            path: path of the file, which is overwritten.
+            path: path of the file; an older one is replaced once the new one is complete.
         """
-        text = text_of_file(self._rows, self.signature, self._version, self._at.whole, self._settings, self._notes)
-        encoded = text.encode()  # an error leaves an older file as it is
-        with open(path, "wb") as file:
-            file.write(encoded)
+        at, more = self._at.whole, (self._notes, self._parts)
+        replace_file(path, text_of_file(self._rows, self.signature, self._version, at, self._settings, *more).encode())
 
     def of_classes(self, key: str) -> Tensor:
         """Return the values of a measure for each class ``[K]``, or label ``[L]``.

@@ -48,9 +48,10 @@ ROOMS = {
     "predictions.report": "",
     "predictions.scores": "",
     "predictions.sources": "",
+    "reports.files": "digest_of",
     "reports.readings": "Readings",
     "suggestions": "OF_SCORES PUBLIC_MODULES SYNONYMS did_you_mean",
-    "tables": "Cell Table aligned",
+    "tables": "Cell Table aligned printable replace_file",
     "deciding.ties": "as_good_as_best best_first index_to_keep",
     "waiting": "announced",
 }

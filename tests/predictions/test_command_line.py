@@ -1,13 +1,17 @@
 """The command line: what it reads and prints, its exit codes, and that no error looks like a verdict."""
 
 import csv
+import gzip
 import importlib.util
 import json
 import math
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -291,7 +295,7 @@ def test_no_unexpected_error_looks_worse(error, text, old, capsys, monkeypatch):
         raise error(1)
 
     monkeypatch.setattr(command_line, "paired", fail)
-    assert compare(old, old) == 2
+    assert compare(old, old) == (130 if error is KeyboardInterrupt else 2)
     assert text in capsys.readouterr().err
 
 
@@ -356,6 +360,111 @@ def test_warnings_are_lines_of_text(old, capsys):
         command_line.main(["report", old, "--target", "label", "--preds", "pred", "--class-names", *NAMES, "fox"]) == 0
     )
     assert "warning: ImbalanceReport: 1 of 4 classes had no target: fox" in capsys.readouterr().err
+
+
+# --- outputs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "jsonl"])
+def test_an_output_among_the_inputs_is_refused_and_nothing_is_lost(ending, tmp_path, monkeypatch, capsys):
+    """Also through links, folders and patterns; the bytes before are the oracle."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").mkdir()
+    path = Path("in") / f"a.{ending}"
+    arrow = pytest.importorskip("pyarrow", reason="needs imbtorch[files]")
+    if ending == "parquet":
+        importlib.import_module("pyarrow.parquet").write_table(
+            arrow.table({"label": ["a", "b"], "pred": ["a", "b"]}), path
+        )
+    else:
+        text = (
+            '{"label": "a", "pred": "a"}\n{"label": "b", "pred": "b"}\n'
+            if ending == "jsonl"
+            else "label,pred\na,a\nb,b\n"
+        )
+        with arrow.CompressedOutputStream(str(path), "gzip") if ending.endswith("gz") else path.open("wb") as file:
+            file.write(text.encode())
+    before = path.read_bytes()
+    Path("soft.json").symlink_to(path)
+    Path("hard.json").hardlink_to(path)
+    names = ["--target", "label", "--preds", "pred"]
+    for source in (path, "in", "in/*", f"{tmp_path}/*/a.*"):
+        for output in (path, tmp_path / path, "soft.json", "hard.json"):
+            assert command_line.main(["report", str(source), *names, "--json", str(output)]) == 2
+            said = capsys.readouterr()
+            assert f"--json names {output}, which is read" in said.err
+            assert not said.out
+            assert path.read_bytes() == before
+    plan = ["--looks", "2", "--look", "1", "--looks-file", str(path)]
+    assert compare(str(path), str(path), *plan, measure="accuracy") == 2
+    assert "--looks-file names" in capsys.readouterr().err
+    assert path.read_bytes() == before
+    assert command_line.main(["report", str(path), *names, "--json", "out.json"]) == 0
+    assert command_line.main(["report", str(path), *names, "--json", "out.json"]) == 0  # over the older result
+    assert command_line.main(["report", "in", *names, "--json", "in/result.json"]) == 0
+    assert command_line.main(["report", "in", *names, "--json", "in/result.json"]) == 2  # is an input of this run
+
+
+def test_a_file_that_is_no_plan_of_looks_is_left_as_it_is(old, tmp_path, capsys):
+    for text in ("label,pred\na,a\n", "[]", '{"plan": {}}', "\udcff"):
+        path = tmp_path / "plan.json"
+        path.write_bytes(text.encode(errors="surrogateescape"))
+        assert compare(old, old, "--looks", "2", "--look", "1", "--looks-file", str(path)) == 2
+        assert "is no file of --looks-file" in capsys.readouterr().err
+        assert path.read_bytes() == text.encode(errors="surrogateescape")
+
+
+def command(*words, **more):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run([sys.executable, "-m", "imbtorch", *words], env=environment, timeout=120, **more)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_what_cannot_be_printed_is_an_error(old):
+    names = ["--target", "label", "--preds", "pred"]
+    gate_options = [*names, "--measure", "accuracy", "--margin", ".1"]
+    for words in (["compare", old, old, *gate_options], ["report", old, *names], ["--help"], ["report", "--help"]):
+        with open("/dev/full", "wb") as full:
+            done = command(*words, stdout=full, stderr=subprocess.PIPE, text=True)
+            assert done.returncode == 2
+            assert "No space left" in done.stderr
+            assert len(done.stderr.splitlines()) == 1
+            assert command(*words[:1], "--nothing", stdout=full, stderr=full).returncode == 2
+    done = command("--help", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.slow
+def test_an_interrupt_is_one_line_and_130(tmp_path):
+    """While DuckDB groups, PyArrow verifies, and modules are imported."""
+    rows = "".join(f"{row},{row % 7}\n" for row in range(2_000_000))
+    path = tmp_path / "big.csv.gz"
+    with gzip.open(path, "wt", compresslevel=1) as file:
+        file.write("label,pred\n" + rows)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    start = (
+        "import sys; from imbtorch.predictions.command_line import main; print('ready', flush=True); sys.exit(main())"
+    )
+    words = [sys.executable, "-c", start, "report", str(path), str(path), "--target", "label", "--preds", "pred"]
+    for seconds in (0.1, 0.6, 1.5):
+        process = subprocess.Popen(
+            [*words[:5], *words[6:]], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout.readline() == "ready\n"
+        threading.Event().wait(seconds)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+        assert (process.returncode, out, err) == (130, "", "imbtorch report: interrupted\n")
+
+
+def test_names_in_errors_and_warnings_do_not_act_on_a_terminal(tmp_path, capsys):
+    path = tmp_path / "x.csv"
+    path.write_text('label,pred\na,a\n"b\x1b[31m","b\x1b[31m"\nb,"c\x1b[2J\u202e"\n', encoding="utf-8")
+    words = ["report", str(path), "--target", "label", "--preds", "pred"]
+    assert command_line.main(words) == 2
+    assert command_line.main([*words, "--class-names", "a", "b", "b\x1b[31m", "c\x1b[2J\u202e", "d\x1b[1m"]) == 0
+    assert not {"\x1b", "\u202e"} & set("".join(capsys.readouterr()))
 
 
 # --- what the guide shows ---------------------------------------------------------------------------------------------

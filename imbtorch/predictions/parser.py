@@ -1,0 +1,299 @@
+"""The command ``imbtorch`` but for what it runs: options, errors and exit codes.
+
+This module imports nothing of the package, so that help, the version and errors of options need no torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import math
+import os
+import re
+import shlex
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+ERROR, INTERRUPTED = 2, 130  # exit codes; those of verdicts are in choosing.gate
+ARGUMENTS = re.compile(
+    r"\b(?P<name>class_names|positive|task|missing|ignore|scores|preds|threshold|logits|group|frequency|encoding|decimal"
+    r"|head|prevalence|id|by_row|model|alerts|margin|looks_file|looks|look)=(?P<value>\[\.\.\.\]|'[^']*'|\"[^\"]*\"|-?\w*)"
+)  # in remedies of errors
+EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
+
+
+def main(run: Callable[[argparse.Namespace], tuple[int, str]], arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Any error returns 2, since 1 means that the new model is worse.
+
+    Args:
+        run: function of the options that returns an exit code and what to print.
+        arguments: arguments after the name of the program; by default those of the process.
+    """
+    for stream in (sys.stdout, sys.stderr):  # consoles of Windows know few letters; "\\u732b" is better than an error
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+    command, code = "imbtorch", ERROR
+    try:
+        try:
+            options = parsed(sys.argv[1:] if arguments is None else arguments)
+        except SystemExit as stop:  # of --help and --version, 0; of bad usage, 2
+            code = ERROR if stop.code else 0
+            print(end="", flush=True)
+            return code
+        command = f"imbtorch {options.command}"
+        verdict, text = run(options)
+        code = int(verdict)
+        print(text, flush=True)
+        return code
+    except BrokenPipeError:  # "| head" has read enough
+        text = ""
+    except EXPECTED as error:
+        text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+        printable: Any = getattr(sys.modules.get("imbtorch.tables"), "printable", str)
+        code, text = ERROR, f"{command}: error: {printable(ARGUMENTS.sub(_as_option, text))}\n"
+    except KeyboardInterrupt:
+        code, text = INTERRUPTED, f"{command}: interrupted\n"
+    except BaseException:  # exit code 1 would mean "worse"
+        code, text = ERROR, traceback.format_exc()
+    for stream, rest in ((sys.stderr, text), (sys.stdout, "")):
+        try:
+            print(rest, end="", file=stream, flush=True)
+        except OSError:  # noqa: PERF203 - Python would write the rest at its end again, and exit with another code
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return code
+
+
+def _as_option(argument: re.Match[str]) -> str:
+    """Return an argument of Python, such as ``missing='drop'``, as an option of the command."""
+    name, value = argument["name"].replace("_", "-"), argument["value"]
+    if name == "head":
+        return "--no-head"
+    if value in ("", "True", "[...]"):
+        return f"--{name}"
+    value = shlex.quote(ast.literal_eval(value) if value[0] in "'\"" else value)
+    return f"--{name}={value}" if re.match(r"-(?!\d+$)", value) else f"--{name} {value}"
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser whose errors name the remedy."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the usage and a message."""
+        option = re.search(r"(--[\w-]+).*expected (?:at least )?one argument", message)
+        if option:
+            message += f"; write {option[1]}=VALUE for a value that begins with -"
+        if re.search(r"are required: (file|old)", message):
+            message += "; write files before options that take several values, such as --class-names a b"
+        super().error(message)
+
+
+def parsed(given: Sequence[str]) -> argparse.Namespace:
+    """Return the options; exit after help, the version, and an error, as argparse does."""
+    return _parser().parse_args(["--ignore=,--" if each == "--ignore=--" else each for each in given])  # loses a "--"
+
+
+def version() -> str:
+    """Return the version of the package, without an import of it."""
+    text = (Path(__file__).parents[1] / "version.py").read_text(encoding="utf-8")
+    return str(re.findall(r'"([\w.+!]+)"', text)[-1])
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "imbtorch",
+        description="Report and compare saved predictions, and choose thresholds, in files with a row a sample: CSV, "
+        "TSV, Parquet and JSON lines, also .gz and .zst. Errors count rows from 0, without the head.",
+    )
+    parser.add_argument("--version", action="version", version=f"imbtorch {version()}")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    one = commands.add_parser(
+        "report",
+        help="print all measures of files",
+        description="Print the values of each class and all measures, and a signature. COLUMNS is a name, several "
+        "between commas, class=name pairs, or a pattern with * and ?, such as 'p_*'.",
+    )
+    _add_source(one)
+    predicted = one.add_mutually_exclusive_group(required=True)
+    predicted.add_argument("--preds", metavar="COLUMNS", help="predicted classes; multilabel: a column each")
+    predicted.add_argument(
+        "--scores", metavar="COLUMNS", help="scores of the positive class, or of all classes, as in 'p_*'"
+    )
+    _add_reading(one)
+    one.add_argument(
+        "--threshold", metavar="T", help="score above which 1 is predicted, or the JSON file of a point; default .5"
+    )
+    one.add_argument("--logits", action="store_true", help="scores are logits, not probabilities")
+    one.add_argument("--group", metavar="COLUMN", help="column of sites or the like: values of each, and of the worst")
+    _add_prevalence(one)
+    one.add_argument(
+        "--measures", type=names_in, metavar="NAMES", help="measures, as in iam,mcc; an unknown name lists all"
+    )
+    one.add_argument("--intervals", action="store_true", help="add the 95%% intervals of all measures")
+    _add_output(one, "the result, for open_result and merge")
+
+    rule = commands.add_parser(
+        "thresholds",
+        help="choose a threshold of scores",
+        description="Choose the threshold with the best value of a measure, or the lowest costs, under constraints; "
+        "its value is corrected for the choice.",
+    )
+    _add_source(rule)
+    rule.add_argument("--scores", required=True, metavar="COLUMN", help="scores of the positive class, or of labels")
+    _add_reading(rule)
+    rule.add_argument("--measure", required=True, help="measure to maximise, such as f1")
+    rule.add_argument("--logits", action="store_true", help="scores are logits, not probabilities")
+    rule.add_argument(
+        "--costs", type=costs_in, metavar="FP,FN", help="costs of a false alarm and of a miss, as in 1,50"
+    )
+    rule.add_argument("--alerts", type=float, metavar="SHARE", help="greatest share that may be predicted positive")
+    rule.add_argument("--at-least", type=shares_in, metavar="LIMITS", help="least values, as in recall=.8,precision=.3")
+    rule.add_argument("--sure", type=float, metavar="LEVEL", help="level of a guarantee of these, such as .9")
+    _add_prevalence(rule)
+    rule.add_argument("--calibration", action="store_true", help="add how calibrated the scores are")
+    rule.add_argument("--plot", metavar="FILE", help="draw the measure and the curves, as in out.png")
+    _add_output(rule, "the operating point, for --threshold of report")
+
+    more = commands.add_parser(
+        "merge",
+        help="add results of shards",
+        description="Add the counts of JSON files of 'imbtorch report --json', with the same settings, classes and "
+        "groups.",
+    )
+    more.add_argument("file", nargs="+", help="JSON files")
+    _add_output(more, "the result, for open_result and merge")
+
+    two = commands.add_parser(
+        "compare",
+        help="say whether new predictions are worse than old ones",
+        description="Compare new predictions with old ones of the same samples. Exit code: 0 if they are not worse by "
+        "more than the margin or no prediction differs, 1 if they are worse, 3 if these samples do not decide, 2 for "
+        "an error. The verdict holds for one test, at a number of samples that you fixed before: of models that are "
+        "worse by exactly the margin at most some 6%% pass one test, but up to 18%% pass one of 20 tests of a growing "
+        "sample. If samples keep coming, plan the looks by --looks 20, and pass --look 1, --look 2, ... with all "
+        "samples so far: together they err like one test.",
+    )
+    two.add_argument("old", help="file with the predictions of the old model, or of both")
+    two.add_argument("new", nargs="?", help="file with those of the new model")
+    two.add_argument("--target", required=True, metavar="COLUMN", help="column of true classes")
+    predicted = two.add_mutually_exclusive_group(required=True)
+    predicted.add_argument(
+        "--preds", nargs="+", metavar="COLUMN", help="column of predicted classes; of one file two columns"
+    )
+    predicted.add_argument(
+        "--scores", nargs="+", metavar="COLUMN", help="column of scores of the positive class; of one file two"
+    )
+    two.add_argument(
+        "--threshold", type=numbers_in, metavar="T", help="score above which 1 is predicted, or one for each: .1,.4"
+    )
+    two.add_argument(
+        "--alerts", type=float, metavar="SHARE", help="share that each model predicts positive, as in .005"
+    )
+    two.add_argument(
+        "--model", metavar="COLUMN", help="column of the model of each row of a long file; the first row's is old"
+    )
+    two.add_argument("--id", metavar="COLUMN", help="column that pairs the rows; by default their order")
+    two.add_argument("--by-row", action="store_true", help="pair by order although a column of ids differs")
+    _add_reading(two)
+    two.add_argument("--measure", required=True, help="measure to compare, such as balanced_accuracy, or auc")
+    two.add_argument("--margin", type=loss_in, required=True, help="loss that is still accepted, such as .01")
+    two.add_argument(
+        "--looks", type=int, metavar="N", help="number of looks at growing samples, planned before the first"
+    )
+    two.add_argument("--look", type=int, metavar="K", help="this look, from 1")
+    two.add_argument("--looks-file", metavar="FILE", help="JSON file that records the looks and refuses repeated ones")
+    two.add_argument("--undecided", choices=("fail", "pass"), default="fail", help="with pass, exit 0 in place of 3")
+    return parser
+
+
+def _add_source(command: argparse.ArgumentParser) -> None:
+    """Add the files, and the columns of targets and weights."""
+    command.add_argument("file", nargs="+", help="files, folders, or a glob in quotes")
+    command.add_argument(
+        "--target", required=True, metavar="COLUMNS", help="true classes; multilabel: columns of 0 and 1"
+    )
+    command.add_argument(
+        "--task", choices=("binary", "multiclass", "multilabel"), help="by default taken from the columns"
+    )
+    command.add_argument("--weight", metavar="COLUMN", help="column of the weights of samples")
+    command.add_argument("--frequency", metavar="COLUMN", help="column of the number of samples that a row stands for")
+
+
+def _add_prevalence(command: argparse.ArgumentParser) -> None:
+    """Add the class shares."""
+    command.add_argument(
+        "--prevalence",
+        type=shares_in,
+        metavar="SHARES",
+        help="class shares of the population, in the order of the classes or by name, as in 999,1 or ok=999,fraud=1",
+    )
+
+
+def _add_output(command: argparse.ArgumentParser, what: str) -> None:
+    """Add the options that say how a result is printed and written."""
+    command.add_argument("--json", metavar="FILE", help=f"also write {what}")
+    form = command.add_mutually_exclusive_group()
+    for name, text in (("markdown", "Markdown"), ("latex", "LaTeX"), ("csv", "CSV")):
+        form.add_argument(f"--{name}", action="store_const", const=name, dest="form", help=f"print {text}")
+
+
+def _add_reading(command: argparse.ArgumentParser) -> None:
+    """Add the options that say how columns are read."""
+    command.add_argument("--positive", help="positive one of two classes; by default 1 or True")
+    command.add_argument("--class-names", nargs="+", metavar="NAME", help="classes in their order; by default sorted")
+    command.add_argument("--cluster", metavar="COLUMN", help="column of patients or the like, which intervals resample")
+    command.add_argument("--ignore", type=names_in, metavar="VALUES", help="targets to leave out, as in -100")
+    command.add_argument(
+        "--missing",
+        choices=("raise", "drop", "class"),
+        default="raise",
+        help="rows without a value: an error by default",
+    )
+    command.add_argument("--encoding", help="encoding of CSV files: utf-8, latin-1 or utf-16")
+    command.add_argument("--decimal", default=".", metavar="SIGN", help="decimal sign of numbers, as in ,")
+    command.add_argument("--no-head", action="store_true", help="the first row is no head; columns are 0, 1, ...")
+
+
+def names_in(text: str) -> list[str]:
+    """Split names between commas."""
+    names = [each.strip() for each in text.split(",")]
+    return list(filter(None, names)) or [""]
+
+
+def numbers_in(text: str) -> list[float]:
+    """Convert numbers between commas."""
+    try:
+        return [float(each) for each in text.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be numbers between commas such as 900,90,10, got {text!r}") from error
+
+
+def costs_in(text: str) -> list[list[float]]:
+    """Convert the costs of a false alarm and of a miss to a matrix."""
+    costs = numbers_in(text)
+    if len(costs) != 2:
+        raise argparse.ArgumentTypeError(f"must be the costs of a false alarm and of a miss, as in 1,50, got {text!r}")
+    return [[0.0, costs[0]], [costs[1], 0.0]]
+
+
+def loss_in(text: str) -> float:
+    """Convert a margin."""
+    with suppress(ValueError):
+        if 0 <= float(text) < math.inf:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"must be a loss of 0 or more, such as .01, got {text!r}")
+
+
+def shares_in(text: str) -> Any:
+    """Convert numbers between commas to a list, or those behind names, such as ``ok=999,fraud=1``, to a dict."""
+    if "=" not in text:
+        return numbers_in(text)
+    names, numbers = zip(*(each.rpartition("=")[::2] for each in text.split(",")), strict=True)
+    return dict(zip((name.strip() for name in names), numbers_in(",".join(numbers)), strict=True))

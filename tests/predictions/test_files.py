@@ -1,0 +1,383 @@
+"""Files (`files.py`, `paths.py`): which rows are read, whatever files, folders and columns are called, and damage."""
+
+import gzip
+import importlib
+import itertools
+import json
+import os
+import random
+import threading
+
+import numpy as np
+import pytest
+import sklearn.metrics
+from rooms import command_line
+from rooms import files as saved_files
+
+import imbtorch
+from imbtorch.statistics import compare_predictions
+
+duckdb = pytest.importorskip("duckdb", reason="needs imbtorch[files]")
+pyarrow = pytest.importorskip("pyarrow", reason="needs imbtorch[files]")
+parquet = importlib.import_module("pyarrow.parquet")
+
+GOOD = [(0, 0), (0, 1), (1, 1), (1, 0), (0, 0)]  # [[2, 1], [1, 1]]
+OTHER = [(0, 0), (1, 1)]
+NAMED = {"target": "label", "preds": "pred"}
+
+
+def packed(path, text, kind):
+    """Write a text through PyArrow's compression."""
+    with pyarrow.CompressedOutputStream(str(path), kind) as stream:
+        stream.write(text.encode())
+
+
+def save(path, rows, **more):
+    """Write rows of targets and predictions in the format that the ending names."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    columns = {"label": [a for a, _ in rows], "pred": [b for _, b in rows]} | more
+    lines = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    text = "\n".join([",".join(columns), *(",".join(map(str, line.values())) for line in lines)]) + "\n"
+    if path.suffix == ".parquet":
+        parquet.write_table(pyarrow.table(columns), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    elif path.suffix in (".gz", ".zst"):
+        packed(path, text, {".gz": "gzip", ".zst": "zstd"}[path.suffix])
+    else:
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+def matrix(*parts):
+    pairs = np.array([pair for part in parts for pair in part])
+    return sklearn.metrics.confusion_matrix(pairs[:, 0], pairs[:, 1]).tolist()
+
+
+def counts(source, **more):
+    return imbtorch.report(source, **NAMED, **more).counts.tolist()
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+ODD = ["p[1]", "p[!a]", "[]", "[[]", "]", "p?", "p*", "**", "{a,b}", "a,b", "a;b", "'", '"', "%41", "~", "$HOME", "#"]
+ODD += [
+    " p ",
+    "p\n",
+    "-",
+    "--head",
+    "x=1",
+    "é猫",
+    "p[1]/p",
+    "layers=[64,32]/p",
+    "run?/p",
+    "s3:/p",
+    "http:/host/p",
+    "a b/p",
+]
+NEAR = ["p1", "p!", "[", "px", "p", "a", "b", "A", "p1/p", "layers=6/p", "runs/p", "layers=4/p"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl", "csv.gz"])
+def test_a_name_is_a_name_before_it_is_a_pattern(ending, tmp_path, monkeypatch):
+    """What Python's ``open`` reads is the oracle: the file of this name, and its rows alone."""
+    monkeypatch.chdir(tmp_path)
+    for name in NEAR:
+        save(tmp_path / f"{name}.{ending}", OTHER)
+    for at, name in enumerate(ODD if ending == "csv" else ODD[:: 4 if ending == "csv.gz" else 2]):
+        path = save(tmp_path / f"{name}.{ending}", GOOD)
+        assert os.path.isfile(f"{name}.{ending}")
+        assert counts((f"{name}.{ending}", [f"{name}.{ending}"], path)[at % 3]) == matrix(GOOD), name
+    old, new = f"p[1].{ending}", f"p1.{ending}"
+    save(tmp_path / new, [(a, a) for a, _ in GOOD])
+    gain = compare_predictions(old, new, measure="accuracy", **NAMED).difference.estimate
+    assert gain == pytest.approx(2 / 5)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "parts"),
+    [
+        ("run[2]", [GOOD]),
+        ("run[2]/*.csv", [GOOD]),
+        ("*/layers=[64,32]/p.csv", [GOOD]),
+        ("run[23]/*.csv", [OTHER, OTHER]),
+        ("run?/p.csv", [OTHER, OTHER]),
+        ("**/p.csv", [GOOD, OTHER, OTHER, GOOD]),
+        ("**/layers=[64,32]/*", [GOOD]),
+        ("sweep/**", [GOOD]),
+        ("./sweep/*/../layers=[64,32]/p.csv", [GOOD]),
+    ],
+)
+def test_folders_within_a_pattern_are_names(pattern, parts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder, rows in {"run[2]": GOOD, "run2": OTHER, "run3": OTHER, "sweep/layers=[64,32]": GOOD}.items():
+        save(tmp_path / folder / "p.csv", rows)
+    assert counts(pattern) == counts(str(tmp_path / pattern)) == matrix(*parts)
+    command = ["report", pattern, "--target", "label", "--preds", "pred", "--json", "out.json"]
+    assert command_line.main(command) == 0
+    assert imbtorch.open_result("out.json").counts.tolist() == matrix(*parts)
+
+
+def test_a_backslash_is_refused_since_duckdb_may_read_another_file(tmp_path):
+    if os.sep == "\\":
+        pytest.skip("separates folders on Windows")
+    for name in ("a\\b.csv", "a\\[b].csv", "a\\b/p.csv"):
+        with pytest.raises(ValueError, match="names that contain a backslash; rename"):
+            counts(save(tmp_path / name, GOOD))
+
+
+def test_no_extension_is_loaded_and_no_address_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    connection = saved_files.connected()
+    for setting in ("autoinstall_known_extensions", "autoload_known_extensions"):
+        assert connection.sql(f"SELECT current_setting('{setting}')").fetchall() == [(False,)]
+    with pytest.raises(duckdb.Error):
+        connection.sql("FROM read_csv('http://localhost:9/a.csv')")
+    for address in ("http://host/a.csv", "s3://bucket/a.csv", "hf://datasets/a.csv"):
+        with pytest.raises(FileNotFoundError, match="there is no file"):
+            counts(address)
+
+
+# --- files that count twice -------------------------------------------------------------------------------------------
+
+
+def test_one_file_is_not_read_twice(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = save(tmp_path / "p.csv", GOOD)
+    save(tmp_path / "more" / "p.csv", OTHER)
+    os.link(path, "hard.csv")
+    os.symlink(path, "soft.csv")
+    os.symlink(tmp_path / "more", "folder")
+    same = [["p.csv", "p.csv"], ["p.csv", "./p.csv"], ["p.csv", path], ["p.csv", "hard.csv"], ["soft.csv", "p.csv"]]
+    same += [["p.csv", "*.csv"], "*.csv", ".", ["more", "folder/p.csv"], ["more", "more/p.csv"]]
+    for source in same:
+        with pytest.raises(ValueError, match=r"p\.csv.* are the same file, so samples would count twice|the same file"):
+            counts(source)
+    code = command_line.main(["report", "p.csv", "soft.csv", "--target", "label", "--preds", "pred"])
+    assert code == 2
+    assert counts(["p.csv", "more/p.csv"]) == matrix(GOOD, OTHER)
+
+
+@pytest.mark.parametrize("ending", ["csv.gz", "csv.zst", "csv.GZ"])
+def test_a_file_beside_its_compressed_self_is_refused_in_one_folder(ending, tmp_path):
+    rows = [save(tmp_path / name, GOOD) for name in ("a.csv", "a.csv.gz", "a.csv.zst")]
+    packed(tmp_path / "b.csv.GZ", "label,pred\n0,0\n1,1\n", "gzip")
+    other = tmp_path / f"{'b' if ending.endswith('GZ') else 'a'}.{ending}"
+    plain = other.with_name(other.name[:5])
+    save(plain, GOOD)
+    for source in ([plain, other], [other, plain]):
+        with pytest.raises(ValueError, match="are equal but for compression, so samples would count twice"):
+            counts(source)
+    elsewhere = save(tmp_path / "other day" / plain.name, OTHER)
+    assert counts([elsewhere, other]) == (matrix(OTHER, OTHER if other.name[0] == "b" else GOOD))
+    assert counts(rows[0]) == matrix(GOOD)
+
+
+def told(source):
+    return [note for note in imbtorch.report(source, **NAMED).table().notes if "hold the same bytes" in note]
+
+
+def test_equal_bytes_are_a_note_and_shards_of_equal_counts_are_none(tmp_path):
+    one = save(tmp_path / "day 1" / "p.csv", GOOD)
+    copy, shard = save(tmp_path / "p (1).csv", GOOD), save(tmp_path / "day 2" / "p.csv", GOOD[::-1])
+    assert counts([one, shard]) == counts([one, copy]) == matrix(GOOD, GOOD)
+    assert told([one, copy]) == [f"{one} and {copy} hold the same bytes; if one is a copy, its samples count twice"]
+    assert told([one, shard]) == told(one) == []
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl", "csv.gz"])
+@pytest.mark.parametrize("folder", ["weight=1", "pred=1", "label=0", "site=C", "PRED=1", "filename=x"])
+def test_a_folder_named_like_a_column_changes_nothing(folder, ending, tmp_path):
+    weights, sites = [1, 9, 1, 4, 2], list("ABABA")
+    path = save(tmp_path / folder / f"p.{ending}", GOOD, weight=weights, site=sites)
+    target, preds = zip(*GOOD, strict=True)
+    for source in (path, path.parent, str(tmp_path / "*" / "p.*")):
+        found = imbtorch.report(source, **NAMED, weight="weight", measures=["accuracy"])["accuracy"].item()
+        assert found == pytest.approx(sklearn.metrics.accuracy_score(target, preds, sample_weight=weights), abs=1e-6)
+        assert set(imbtorch.report(source, **NAMED, group="site").table()["group"]) == {"A", "B"}
+
+
+CASES = {"Label": list("ababb"), "label": list("aabbb"), "LABEL": list("bbbaa"), "imbtorch_rows": [1, 2, 3, 4, 5]}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl", "frame", "polars", "lazy", "duckdb"])
+def test_columns_that_differ_in_case_are_different_ones(kind, tmp_path):
+    source = CASES
+    if kind in ("csv", "parquet", "jsonl"):
+        source = save(tmp_path / f"p.{kind}", GOOD, **CASES)
+    elif kind == "frame":
+        source = pytest.importorskip("pandas", reason="needs pandas").DataFrame(CASES)
+    elif kind in ("polars", "lazy"):
+        frame = pytest.importorskip("polars", reason="needs polars").DataFrame(CASES)
+        source = frame.lazy() if kind == "lazy" else frame
+    names = ["imbtorch_rows"] if kind == "duckdb" else [None, "imbtorch_rows"]
+    if kind == "duckdb":  # which does not tell Label from label
+        source = duckdb.connect().from_arrow(pyarrow.table({name: CASES[name] for name in ("label", "imbtorch_rows")}))
+    columns = ["label"] if kind == "duckdb" else ["Label", "label", "LABEL"]
+    for target, preds in zip(columns, columns[1:] or columns, strict=False):
+        for frequency in names:
+            expected = sklearn.metrics.confusion_matrix(CASES[target], CASES[preds], sample_weight=CASES.get(frequency))
+            found = imbtorch.report(source, target=target, preds=preds, frequency=frequency).counts.tolist()
+            assert found == expected.tolist(), (target, preds)
+    if kind in ("csv", "parquet", "jsonl", "frame"):
+        given = {"measure": "accuracy", "target": "Label", "preds": ["label", "LABEL"]}
+        gain = compare_predictions(source, **given).difference.estimate.item()
+        truth = np.array(CASES["Label"])
+        wanted = [np.mean(truth == np.array(CASES[name])) for name in ("label", "LABEL")]
+        assert gain == pytest.approx(wanted[1] - wanted[0])
+
+
+def test_compressed_json_keeps_columns_that_differ_in_case_apart(tmp_path):
+    rows = [{"A/b~": "x", "a/b~": "y", "s": [1, 0]}, {"A/b~": "y", "a/b~": None, "S": 1, "s": [0, 1]}]
+    rows += [{"a/b~": "x", "A/b~": "y"}]
+    packed(tmp_path / "p.jsonl.gz", "".join(json.dumps(row) + "\n" for row in rows), "gzip")
+    found = imbtorch.report(
+        tmp_path / "p.jsonl.gz", target="A/b~", preds="a/b~", missing="drop", class_names=["x", "y"]
+    )
+    assert found.counts.tolist() == [[0, 1], [1, 0]]
+
+
+LISTS = [[0.9, 0.1], [0.6], [0.4, 0.5, 0.5], [0.7, 0.3]]  # one value was written into the next row
+
+
+@pytest.mark.parametrize(
+    "kind", ["parquet", "large", "jsonl", "array", "pandas", "polars", "lazy", "mapping", "arrow", "duckdb"]
+)
+@pytest.mark.parametrize(
+    "lists", [LISTS, [LISTS[0], [], [0.1, 0.2, 0.3, 0.4], LISTS[3]], [LISTS[0], None, *LISTS[3:], LISTS[0]]]
+)
+def test_lists_of_unequal_length_are_an_error_that_names_the_row(kind, lists, tmp_path):
+    columns = {"label": [0, 1, 1, 0], "z": lists}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    source = {"mapping": columns, "arrow": pyarrow.table(columns)}.get(kind)
+    if kind in ("parquet", "large"):
+        of = pyarrow.large_list if kind == "large" else pyarrow.list_
+        columns["z"] = pyarrow.array(lists, of(pyarrow.float32()))
+        parquet.write_table(pyarrow.table(columns), source := tmp_path / "z.parquet")
+    elif kind in ("jsonl", "array"):
+        text = json.dumps(rows) if kind == "array" else "\n".join(map(json.dumps, rows))
+        (source := tmp_path / "z.json").write_text(text, encoding="utf-8")
+    elif kind == "pandas":
+        source = pytest.importorskip("pandas", reason="needs pandas").DataFrame(columns)
+    elif kind in ("polars", "lazy"):
+        frame = pytest.importorskip("polars", reason="needs polars").DataFrame(columns)
+        source = frame.lazy() if kind == "lazy" else frame
+    elif kind == "duckdb":
+        source = duckdb.connect().from_arrow(pyarrow.table(columns))
+    for more in ({}, {"logits": True}):
+        with pytest.raises(ValueError, match=r"(lists|rows) of equal length.* row 1 (holds|has) "):
+            imbtorch.report(source, target="label", scores="z", **more)
+
+
+@pytest.mark.filterwarnings("ignore:the AUC is")
+def test_lists_of_equal_length_are_rows_of_scores(tmp_path):
+    scores = np.array([[0.9, 0.1], [0.4, 0.6], [0.5, 0.5], [0.7, 0.3]])
+    label = [0, 1, 1, 0]
+    rows = [{"label": each, "z": score} for each, score in zip(label, scores.tolist(), strict=True)]
+    (tmp_path / "z.json").write_text(json.dumps(rows, indent=2), encoding="utf-8")
+    fixed = pyarrow.FixedSizeListArray.from_arrays(scores.ravel(), 2)
+    parquet.write_table(pyarrow.table({"label": label, "z": fixed}), tmp_path / "z.parquet")
+    for path in ("z.json", "z.parquet"):
+        found = imbtorch.report(tmp_path / path, target="label", scores="z")
+        assert found["auc"].item() == pytest.approx(sklearn.metrics.roc_auc_score(label, scores[:, 1]))
+
+
+def test_every_row_of_json_must_be_an_object(tmp_path):
+    """DuckDB takes the whole row for the value of a single column if some row is no object."""
+    for bad in ('["a"]', '"a"'):
+        path = tmp_path / "p.jsonl"
+        path.write_text(
+            '{"label": "a", "pred": "a"}\n' * 200 + bad + '\n{"label": "b", "pred": "a"}\n', encoding="utf-8"
+        )
+        for names in (NAMED, {"target": "label", "preds": "label"}):
+            with pytest.raises(ValueError, match="line 201"):
+                imbtorch.report(path, **names)
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+TEXT = "label,pred,text\n" + "".join(
+    f"{a},{b},{''.join(random.Random(row).choices('abcdefgh ', k=120))}\n"
+    for row, (a, b) in enumerate(itertools.islice(itertools.cycle(GOOD), 20_000))
+)
+
+
+@pytest.fixture(scope="module")
+def streams():
+    """Return the compressed bytes of one file of 2.5 MB, also as several members and frames."""
+    made = {}
+    for kind, ending in (("gzip", "gz"), ("zstd", "zst")):
+        parts = []
+        for text in (TEXT, TEXT[:1_000_003], TEXT[1_000_003:]):
+            with pyarrow.CompressedOutputStream(sink := pyarrow.BufferOutputStream(), kind) as stream:
+                stream.write(text.encode())
+            parts.append(sink.getvalue().to_pybytes())
+        made[ending], made[f"two.{ending}"] = parts[0], parts[1] + parts[2]
+    return made
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst", "two.gz", "two.zst"])
+def test_a_stream_is_read_to_its_end(ending, streams, tmp_path):
+    whole, path = streams[ending], tmp_path / f"p.csv.{ending[-3:].lstrip('.')}"
+    path.write_bytes(whole)
+    assert counts(path) == (4000 * np.array(matrix(GOOD))).tolist()
+    draw = random.Random(0)
+    cuts = [*(draw.randrange(20, len(whole)) for _ in range(3)), len(whole) * 3 // 4, len(whole) - 4, len(whole) - 1]
+    for cut in cuts:
+        path.write_bytes(whole[:cut])
+        with pytest.raises(ValueError, match=r"p\.csv\.(gz|zst) is damaged: Truncated"):
+            counts(path)
+    with pytest.raises(ValueError, match="no column 'lable'"):  # told before the stream is read to its end
+        imbtorch.report(path, target="lable", preds="pred")
+    path.write_bytes(whole + b"junk")
+    with pytest.raises(ValueError, match="damaged"):
+        counts(path)
+
+
+def test_flipped_bits_of_gzip_are_found(streams, tmp_path):
+    whole, path, draw = streams["gz"], tmp_path / "p.csv.gz", random.Random(1)
+    for place in (len(whole) - 2, len(whole) - 6, *(draw.randrange(20, len(whole)) for _ in range(10))):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << draw.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="damaged"):
+            counts(path)
+        with pytest.raises(gzip.BadGzipFile if place > len(whole) - 9 else Exception):
+            gzip.decompress(damaged)
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
+def test_pages_of_parquet_with_checksums_are_verified(compression, tmp_path):
+    draw, path = random.Random(2), tmp_path / "p.parquet"
+    label = [draw.choice("abcdefgh") * 20 for _ in range(20_000)]
+    table = pyarrow.table({"label": label, "pred": label, "text": [str(draw.random()) for _ in label]})
+    options = {"compression": compression, "use_dictionary": False, "column_encoding": None}
+    for checksum in (True, False):
+        parquet.write_table(table, path, write_page_checksum=checksum, **options)
+        assert sklearn.metrics.accuracy_score(label, label) == imbtorch.report(path, **NAMED)["accuracy"]
+    parquet.write_table(table, path, write_page_checksum=True, **options)
+    whole = path.read_bytes()
+    for _ in range(5):
+        damaged = bytearray(whole)
+        damaged[draw.randrange(1000, len(whole) // 4)] ^= 1 << draw.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"p\.parquet"):
+            counts(path)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl", "csv.gz"])
+def test_a_pipe_is_an_error_at_once(ending, tmp_path):
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("needs named pipes")
+    os.mkfifo(path := tmp_path / f"p.{ending}")
+    source = save(tmp_path / f"q.{ending}", GOOD)
+    threading.Thread(target=lambda: path.open("wb").close(), daemon=True).start()
+    for given in (path, [source, path], tmp_path, tmp_path / "p.*", "/dev/null"):
+        with pytest.raises(ValueError, match=r"is not a regular file, such as a pipe.*; save it first"):
+            counts(given)
+    with pytest.raises(ValueError, match="save it first"):
+        compare_predictions(source, path, measure="accuracy", **NAMED)
+    path.open("rb").close()
