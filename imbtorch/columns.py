@@ -125,6 +125,7 @@ class Rules:
     task: str | None = None
     ignore: Any = None
     missing: Missing = "raise"
+    no_answer: Any = ()
     columns: int | None = None
 
     @cached_property
@@ -148,6 +149,12 @@ class Rules:
         """Return whether a target marks samples to leave out."""
         bare = value.strip() if isinstance(value, str) else value
         return any(each is value or each == bare or read_cell(each) == read_cell(bare) for each in self.marks)
+
+    def is_no_answer(self, value: Any) -> bool:
+        """Return whether a prediction is no answer; None stands for all missing values."""
+        given = self.no_answer if isinstance(self.no_answer, (list, tuple, set)) else [self.no_answer]
+        bare = value.strip() if isinstance(value, str) else value
+        return any(each == bare or read_cell(each) == read_cell(bare) for each in given)
 
     def word(self, value: Any) -> str | None:
         """Return the class of a value that reads as missing, if it is one."""

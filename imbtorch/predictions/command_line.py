@@ -130,6 +130,7 @@ def _predictions(options: argparse.Namespace, files: Any, *more: str) -> Predict
     names = names_in(names[0]) if names is not None and len(names) == 1 else names
     taken = ("positive", "cluster", "ignore", "missing", "encoding", "decimal", *more)
     reading: Any = {name: getattr(options, name) for name in taken}
+    reading |= {} if options.no_answer is None else {"no_answer": options.no_answer}
     return Predictions(files, target=options.target, class_names=names, head=not options.no_head, **reading)
 
 

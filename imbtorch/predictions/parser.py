@@ -256,6 +256,9 @@ def _add_reading(command: argparse.ArgumentParser) -> None:
         default="raise",
         help="rows without a value: an error by default",
     )
+    command.add_argument(
+        "--no-answer", type=names_in, metavar="VALUES", help="predictions that stand for no answer, as in INVALID"
+    )
     command.add_argument("--encoding", help="encoding of CSV files: utf-8, latin-1 or utf-16")
     command.add_argument("--decimal", default=".", metavar="SIGN", help="decimal sign of numbers, as in ,")
     command.add_argument("--no-head", action="store_true", help="the first row is no head; columns are 0, 1, ...")

@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting.arguments import Thresholds
+from imbtorch.counts import confusion_counts
 from imbtorch.deciding.curves import AREAS
 from imbtorch.measures.named import Measured
 from imbtorch.measures.overall import macro_averaged_absolute_error
@@ -25,7 +27,7 @@ from imbtorch.predictions.samples import Samples
 from imbtorch.predictions.scores import Curves
 from imbtorch.predictions.sources import Arrays, Engine, Source
 from imbtorch.reports.groups import UNFIT
-from imbtorch.reports.report import ImbalanceReport
+from imbtorch.reports.report import DEFAULT, ImbalanceReport
 from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import first_names
 
@@ -114,19 +116,21 @@ def counted(
     own, bounded = _split(intervals, samples, prevalence)
     column = given.more.get("group", "")
     grouped_by = "group" if set(column) & set(UNFIT) else column  # a checkpoint's file name cannot hold all signs
-    report = ImbalanceReport(
-        samples.task,
-        class_names=samples.names,
-        measures=_without_areas(measures, scored),
-        intervals=own,
-        logits=samples.logits,
-        groups={grouped_by: samples.groups} if samples.groups else None,
-        clusters=True if "cluster" in given.more else False if "frequency" in given.more else None,
-        prevalence=keyed_by_name(prevalence),
-        weighted="weight" in given.more,
-        threshold=threshold,
-        state=_layout(samples, asked, own, prevalence),
-    )
+    options: dict[str, Any] = {
+        "intervals": own,
+        "logits": samples.logits,
+        "groups": {grouped_by: samples.groups} if samples.groups else None,
+        "clusters": True if "cluster" in given.more else False if "frequency" in given.more else None,
+        "prevalence": keyed_by_name(prevalence),
+        "weighted": "weight" in given.more,
+        "threshold": threshold,
+        "state": _layout(samples, asked, own, prevalence),
+    }
+    if samples.may_abstain:
+        report = ImbalanceReport("multiclass", **options | with_no_answer(samples, measures))
+    else:
+        named = _without_areas(measures, scored)
+        report = ImbalanceReport(samples.task, class_names=samples.names, measures=named, **options)
     curves = None
     if scored:
         kind = samples.task, samples.names, samples.logits
@@ -139,7 +143,55 @@ def counted(
     result, rows, notes = report.result(), dict[Row, Tensor](), list[str]()
     if curves is not None:
         rows, notes = curves.values(bounded)
+    if samples.may_abstain:
+        notes = answer_notes(samples, result)
     return with_values(result, rows, (*samples.notes, *notes))
+
+
+NO_ANSWER = "no answer"  # class of predictions that are none, behind the others; means over classes leave it out
+OF_CLASSES = ("precision", "recall", "f1", "dice")  # of two classes those of the positive one
+OF_ANSWERS = (*OF_CLASSES, "accuracy", "balanced_accuracy", "gmean", "iam", "cba")
+
+
+@dataclass(frozen=True)
+class OfOneClass:
+    """Measure of one class among counts with a column of predictions that are no answer."""
+
+    measure: str
+    place: int
+
+    def __call__(self, counts: Tensor) -> Tensor:
+        """Evaluate counts ``[..., K + 1, K + 1]``."""
+        return by_any_name()[self.measure](counts, average="none")[..., self.place]
+
+    higher_is_better = True
+
+
+def with_no_answer(samples: Samples, measures: Any) -> dict[str, Any]:
+    """Return the arguments of a report that counts no answer as a miss of its class, and as no class of its own."""
+    binary, known = samples.task == "binary", OF_ANSWERS + ("specificity",) * (samples.task == "binary")
+    names = [name for name in DEFAULT if name in known] if measures is None else measures
+    wrong = [name for name in names if name not in known]
+    if wrong or isinstance(names, Mapping):
+        raise ValueError(
+            f"measures of predictions that may be no answer are {', '.join(known)}, by name; got {(wrong or names)!r}"
+        )
+    found: dict[str, Any] = {name: name for name in names}
+    if binary:  # an unanswered negative is no true negative
+        found |= {name: OfOneClass(name, 1) for name in OF_CLASSES if name in found}
+        found |= {name: OfOneClass("recall", 0) for name in ("specificity",) if name in found}
+    number = len(samples.names)
+    return {"class_names": (*samples.names, NO_ANSWER), "ignore_index": number, "measures": found}
+
+
+def answer_notes(samples: Samples, result: ReportResult) -> list[str]:
+    """Return how many predictions are answers, and how many of these are right."""
+    counts = confusion_counts(result.counts).double()
+    answered, right = counts[:, :-1].sum(), counts.diagonal()[:-1].sum()
+    notes = [f"answered {answered / counts.sum():.3f}; right among the answered {right / answered:.3f}"]
+    if samples.task == "binary":
+        notes.append(f"{', '.join(OF_CLASSES)}, specificity: of {samples.names[1]!r}")
+    return notes
 
 
 def _listed(measures: Any) -> list[Any]:

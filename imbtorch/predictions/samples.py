@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     extra: dict[str, Tensor]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Given:
     """Columns of a source by their roles."""
 
@@ -107,14 +107,13 @@ def from_source(source: Source, argument: str, preds: Any, target: Any, more: Ma
     for name, columns in (("target", of_target), (argument, of_preds)):
         source.called |= {c: name if label == "" else f"column {c!r} of {name}" for label, c in columns.items()}
     source.called |= {column: name for name, column in names.items()}
-    given = Given(source, of_target, of_preds, argument == "scores", argument, names)
-    if given.labels:
-        given.target, given.preds = _same_labels(of_target, of_preds)
-    elif len(of_preds) > 1 and not given.scored:
+    if list(of_target) != [""]:
+        of_target, of_preds = _same_labels(of_target, of_preds)
+    elif len(of_preds) > 1 and argument != "scores":
         raise ValueError(
             "preds names several columns, as for labels, but target names one; name the columns of scores by scores="
         )
-    return given
+    return Given(source, of_target, of_preds, argument == "scores", argument, names)
 
 
 def _same_labels(target: dict[str, str], preds: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -128,98 +127,35 @@ def _same_labels(target: dict[str, str], preds: dict[str, str]) -> tuple[dict[st
     return target, preds
 
 
-@dataclass
+@dataclass(frozen=True)
 class Samples:
-    """Samples of a source, typed."""
+    """Samples of a source, typed; :func:`samples_of` makes them."""
 
     given: Given
     rules: Rules
     logits: bool
-    task: Task = "multilabel"
-    names: tuple[str, ...] = ()  # of classes or labels, in the order of their indices
-    rows: int = 0
-    groups: tuple[str, ...] = ()
-    classes: Classes | None = None  # of single-label samples
-    notes: list[str] = field(default_factory=list)  # what a reader of the results must know
+    task: Task
+    names: tuple[str, ...]  # of classes or labels, in the order of their indices
+    columns: list[str]  # of predictions, in the order of the names where each has one
+    rows: int
+    groups: tuple[str, ...]
+    classes: Classes | None  # of single-label samples
+    counted: Batch  # groups of equal samples, of predicted classes
+    notes: list[str]  # what a reader of the results must know; parts() adds how many rows were left out
 
-    def __post_init__(self) -> None:
-        """Set the classes, from all values; labels are typed part by part."""
-        given, source = self.given, self.given.source
-        self._left_out = np.zeros(2)  # rows without a value, and with a target to ignore
-        keys = list(given.target.values())[:1] + [each for role, each in given.more.items() if role == "group"]
-        if given.labels or given.scored:
-            self._counted = source.counted(keys)
-        else:
-            keys += [*given.preds.values(), *(each for role, each in given.more.items() if role == "cluster")]
-            self._counted = source.counted(keys, given.sums)
-        columns = self._counted[0]
-        if not given.labels:
-            some = [name for name in columns if name != given.more.get("cluster")]
-            columns.update(zip(some, without_left_out([columns[name] for name in some], self.rules), strict=True))
-        target = columns[keys[0]]
-        self.rows = int(len(target.codes) if target.times is None else target.times.sum())
-        self.notes += dict.fromkeys(source.notes)
-        if "group" in given.more:
-            self.groups = _names_of_groups(columns[given.more["group"]], self.rules)
-        if given.labels:
-            self._name_labels()
-            return
-        if given.scored and "" in given.preds:
-            self.rules = replace(self.rules, columns=source.width(given.preds[""]))
-        preds = [] if given.scored else [columns[given.preds[""]]]
-        self.classes = typed(target, preds, self.rules)
-        self.task, self.names = "binary" if self.classes.binary else "multiclass", self.classes.names
-        self.notes += self.classes.notes
-        self._preds = self._columns_of_scores() if given.scored else [given.preds[""]]
-
-    def _columns_of_scores(self) -> list[str]:
-        """Return the columns of scores in the order of the classes; one for the positive class, or for all of them."""
-        given, names, width = self.given, self.names, self.rules.columns
-        assert self.classes is not None
-        if "" not in given.preds:
-            if self.classes.binary and list(given.preds) == [names[-1]]:
-                return list(given.preds.values())
-            return by_class(given.preds, names, given.argument)
-        if width is None and not self.classes.binary:
-            raise ValueError(
-                f"{given.argument} are one score for each sample, but the classes are {first_names(names)}: floating "
-                "preds are scores (convert classes to integers); of two classes name the positive one by positive=, of "
-                "several pass scores of all classes, [N, K]"
-            )
-        if width is not None and width != len(names):
-            remedy = f"; for one score pass {given.argument}[:, 0]" if width == 1 else ""
-            raise ValueError(
-                f"{given.argument} have the shape [{self.rows}, {width}], but there are {len(names)} classes "
-                f"({first_names(names)}), each of which needs a column{remedy}; class_names=[...] names all classes"
-            )
-        return [given.preds[""]]
-
-    def _name_labels(self) -> None:
-        """Match the columns of labels."""
-        given, rules = self.given, self.rules
-        if rules.positive is not None or rules.task not in (None, "multilabel"):
-            raise ValueError("target has several columns, each of which is a label; leave positive and task out")
-        names = list(given.target)
-        if rules.class_names is not None:
-            named = checked_names([str(each) for each in rules.class_names])
-            if len(named) != len(names):
-                raise ValueError(f"class_names holds {len(named)} names for {len(names)} labels; name each")
-            if set(named) != set(names):
-                given.preds = {named[names.index(label)]: each for label, each in given.preds.items() if label in names}
-                given.target = dict(zip(named, given.target.values(), strict=True))
-            names = list(named)
-        self._preds = by_class(given.preds, names, given.argument)
-        self.names = tuple(names)
-
-    # --- parts ----------------------------------------------------------------------------------------------------
+    @property
+    def may_abstain(self) -> bool:
+        """True if predictions may be no answer, which counts as a class behind the others."""
+        return bool(self.rules.no_answer != ())
 
     def parts(self) -> Iterator[Part]:
         """Yield all samples, some at a time; raise for values that are no classes, scores or weights."""
         given, start, one_hot = self.given, 0, self.given.labels and self.rules.task is None
+        left_out = np.zeros(2)  # rows without a value, and with a target to ignore
         for columns, arrays in self._batches():
             target = self._codes(columns, [given.target[name] for name in self.names] if given.labels else [], True)
             times = columns[next(iter(given.target.values()))].times
-            preds = self._scores(arrays, start) if given.scored else self._codes(columns, self._preds, False)
+            preds = self._scores(arrays, start) if given.scored else self._codes(columns, self.columns, False)
             extra = self._extra(columns, arrays, times)
             there = ~np.isnan(preds) if given.scored else preds >= 0
             keep = extra.get("group", np.zeros(len(target))) >= 0
@@ -227,7 +163,7 @@ class Samples:
                 keep &= each.reshape(len(each), -1).all(1)
             ignored = (target == IGNORED).reshape(len(target), -1).any(1)
             ones = np.ones(len(keep)) if times is None else times
-            self._left_out += ones[~keep & ~ignored].sum(), ones[ignored].sum()
+            left_out += ones[~keep & ~ignored].sum(), ones[ignored].sum()
             start += len(keep)
             if not keep.all():
                 preds, target, *some = (each[keep] for each in (preds, target, *extra.values()))
@@ -244,27 +180,30 @@ class Samples:
             all_arrays = {"preds": preds, "target": target, **extra}
             tensors = {name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in all_arrays.items()}
             yield Part(tensors.pop("preds"), tensors.pop("target"), tensors)
-        for number, why in zip(self._left_out, ("a value is missing", "ignore names their target"), strict=True):
-            self.notes += [f"rows left out because {why}: {number:,.10g}"] if number else []
+        for number, why in zip(left_out, ("a value is missing", "ignore names their target"), strict=True):
+            self.notes.extend([f"rows left out because {why}: {number:,.10g}"] if number else [])
 
     def _batches(self) -> Iterator[Batch]:
         """Return what the source counted, or its rows in batches."""
         given = self.given
         if not (given.labels or given.scored):
-            return iter([self._counted])
+            return iter([self.counted])
         keys = [*given.target.values(), *(given.more[role] for role in ("group", "cluster") if role in given.more)]
         numbers = [] if given.sums is None else [given.sums]
         if given.scored:
-            return given.source.batches(keys, [*self._preds, *numbers])
-        return given.source.batches([*keys, *self._preds], numbers)
+            return given.source.batches(keys, [*self.columns, *numbers])
+        return given.source.batches([*keys, *self.columns], numbers)
 
     def _codes(self, columns: Mapping[str, Column], names: Sequence[str], of_target: bool) -> Array:
         """Return indices ``[n]`` of classes, or 0 and 1 of labels ``[n, L]``; negative for what is left out."""
         if self.given.labels:
             return np.stack([self._label(columns[name], of_target) for name in names], -1)
         assert self.classes is not None
-        column = columns[self.given.target[""] if of_target else self._preds[0]]
-        return self.classes.table(column, of_target)[column.codes]
+        column = columns[self.given.target[""] if of_target else self.columns[0]]
+        table = self.classes.table(column, of_target)
+        if self.may_abstain and not of_target:
+            table[list(map(self.rules.is_no_answer, column.levels))] = len(self.names)
+        return table[column.codes]
 
     def _label(self, column: Column, of_target: bool) -> Array:
         """Return 0 and 1 of one label."""
@@ -285,7 +224,7 @@ class Samples:
     def _scores(self, arrays: Mapping[str, Array], start: int) -> Array:
         """Return scores ``[n]`` or ``[n, K]``; NaN where they are missing and may be."""
         given = self.given
-        parts = [floats(given.source.call(name), arrays[name], start) for name in self._preds]
+        parts = [floats(given.source.call(name), arrays[name], start) for name in self.columns]
         scores = parts[0] if len(parts) == 1 else np.stack(parts, -1)
         if "" in given.preds and scores.ndim == 2 and self.classes is not None and self.classes.swapped:
             scores = scores[:, ::-1]
@@ -312,6 +251,102 @@ class Samples:
             if name in more:
                 found[name] = _weights(name, arrays[more[name]])
         return found
+
+
+def samples_of(given: Given, rules: Rules, logits: bool) -> Samples:
+    """Type the samples of a source: the classes from all values; labels are typed part by part."""
+    counted = _counted(given, rules)
+    columns = counted[0]
+    target = columns[next(iter(given.target.values()))]
+    rows = int(len(target.codes) if target.times is None else target.times.sum())
+    groups = _names_of_groups(columns[given.more["group"]], rules) if "group" in given.more else ()
+    notes = list(dict.fromkeys(given.source.notes))
+    if rules.no_answer != () and (given.labels or given.scored):
+        raise ValueError("no_answer is for predicted classes; scores and labels always answer")
+    if given.labels:
+        given, names, of_preds = _of_labels(given, rules)
+        return Samples(given, rules, logits, "multilabel", names, of_preds, rows, groups, None, counted, notes)
+    if given.scored:
+        if "" in given.preds:
+            rules = replace(rules, columns=given.source.width(given.preds[""]))
+        classes = typed(target, [], rules)
+        of_preds = _columns_of_scores(given, classes, rules.columns, rows)
+    else:
+        of_preds = [given.preds[""]]
+        columns[of_preds[0]] = preds = _answers(target, columns[of_preds[0]], rules)
+        classes = typed(target, [preds], rules)
+    task: Task = "binary" if classes.binary else "multiclass"
+    notes += classes.notes
+    return Samples(given, rules, logits, task, classes.names, of_preds, rows, groups, classes, counted, notes)
+
+
+def _counted(given: Given, rules: Rules) -> Batch:
+    """Return the columns that decide the classes: of predicted classes, groups of equal samples."""
+    keys = list(given.target.values())[:1] + [each for role, each in given.more.items() if role == "group"]
+    if given.labels or given.scored:
+        counted = given.source.counted(keys)
+    else:
+        keys += [*given.preds.values(), *(each for role, each in given.more.items() if role == "cluster")]
+        counted = given.source.counted(keys, given.sums)
+    columns = counted[0]
+    if not given.labels:
+        some = [name for name in columns if name != given.more.get("cluster")]
+        columns.update(zip(some, without_left_out([columns[name] for name in some], rules), strict=True))
+    return counted
+
+
+def _answers(target: Column, preds: Column, rules: Rules) -> Column:
+    """Return only the predictions that answer; raise for targets to ignore that only predictions hold."""
+    marked = [at for at in preds.held if rules.ignores(preds.levels[at])]
+    if marked and not any(rules.ignores(target.levels[at]) for at in range(len(target.levels))):
+        value = preds.levels[marked[0]]
+        raise ValueError(
+            f"ignore={value!r} leaves out targets, but only {preds.name} holds {value!r}{preds.where(marked)}; "
+            f"no_answer={value!r} counts such predictions as misses and as no class"
+        )
+    silent = [rules.is_no_answer(each) for each in preds.levels]
+    if not any(silent):
+        return preds
+    there = ~np.array(silent)[preds.codes]
+    return replace(preds, kept=there if preds.kept is None else there & preds.kept)
+
+
+def _columns_of_scores(given: Given, classes: Classes, width: int | None, rows: int) -> list[str]:
+    """Return the columns of scores in the order of the classes; one for the positive class, or for all of them."""
+    names = classes.names
+    if "" not in given.preds:
+        if classes.binary and list(given.preds) == [names[-1]]:
+            return list(given.preds.values())
+        return by_class(given.preds, names, given.argument)
+    if width is None and not classes.binary:
+        raise ValueError(
+            f"{given.argument} are one score for each sample, but the classes are {first_names(names)}: floating "
+            "preds are scores (convert classes to integers); of two classes name the positive one by positive=, of "
+            "several pass scores of all classes, [N, K]"
+        )
+    if width is not None and width != len(names):
+        remedy = f"; for one score pass {given.argument}[:, 0]" if width == 1 else ""
+        raise ValueError(
+            f"{given.argument} have the shape [{rows}, {width}], but there are {len(names)} classes "
+            f"({first_names(names)}), each of which needs a column{remedy}; class_names=[...] names all classes"
+        )
+    return [given.preds[""]]
+
+
+def _of_labels(given: Given, rules: Rules) -> tuple[Given, tuple[str, ...], list[str]]:
+    """Match the columns of labels; return them, the names of the labels, and the columns of predictions."""
+    if rules.positive is not None or rules.task not in (None, "multilabel"):
+        raise ValueError("target has several columns, each of which is a label; leave positive and task out")
+    names = list(given.target)
+    if rules.class_names is not None:
+        named = checked_names([str(each) for each in rules.class_names])
+        if len(named) != len(names):
+            raise ValueError(f"class_names holds {len(named)} names for {len(names)} labels; name each")
+        if set(named) != set(names):
+            of_preds = {named[names.index(label)]: each for label, each in given.preds.items() if label in names}
+            given = replace(given, target=dict(zip(named, given.target.values(), strict=True)), preds=of_preds)
+        names = list(named)
+    return given, tuple(names), by_class(given.preds, names, given.argument)
 
 
 def _weights(name: str, given: Array) -> Array:

@@ -25,7 +25,7 @@ from imbtorch.deciding.sweep_settings import Also
 from imbtorch.measures.named import Measured
 from imbtorch.predictions.compare import Pairing, paired
 from imbtorch.predictions.report import check_order, counted, opened, reading
-from imbtorch.predictions.samples import Samples, from_arrays, from_source
+from imbtorch.predictions.samples import Samples, from_arrays, from_source, samples_of
 from imbtorch.predictions.scores import sizes_of
 from imbtorch.predictions.sources import Source
 from imbtorch.reports.result import ReportResult
@@ -46,25 +46,14 @@ class Reading(TypedDict, total=False):
     frequency: Any
     ignore: Any
     missing: Missing
+    no_answer: Any
     encoding: str | None
     decimal: str
     head: bool
 
 
-DEFAULTS: Reading = {
-    "class_names": None,
-    "positive": None,
-    "task": None,
-    "group": None,
-    "cluster": None,
-    "weight": None,
-    "frequency": None,
-    "ignore": None,
-    "missing": "raise",
-    "encoding": None,
-    "decimal": ".",
-    "head": True,
-}
+DEFAULTS: dict[str, Any] = dict.fromkeys(Reading.__annotations__)
+DEFAULTS |= {"missing": "raise", "no_answer": (), "decimal": ".", "head": True}
 ROLES = ("group", "cluster", "weight", "frequency")
 
 
@@ -108,6 +97,8 @@ class Predictions:
         frequency: number of samples that each row stands for.
         ignore: target, or list of targets, whose samples are left out, such as -100.
         missing: ``"raise"``, ``"drop"`` to leave out samples with a missing value, ``"class"`` to make a class of them.
+        no_answer: predicted value, or list of values, that stands for no answer, such as ``"INVALID"``; None for
+            missing predictions. It is a miss of its class and no class of its own.
         encoding: encoding of CSV files: ``"utf-8"``, ``"latin-1"`` or ``"utf-16"``.
         decimal: decimal sign of numbers in CSV files.
         head: whether the first row of CSV files names the columns; if not, they are ``"0"``, ``"1"``, ...
@@ -130,13 +121,15 @@ class Predictions:
         for name in arguments:
             if name not in DEFAULTS:
                 raise TypeError(f"Predictions has no argument {name!r}{did_you_mean(name, DEFAULTS)}")
-        given: Reading = {**DEFAULTS, **arguments}
+        given = {**DEFAULTS, **arguments}
         check_choice("missing", given["missing"], ("raise", "drop", "class"))
         if given["weight"] is not None and given["frequency"] is not None:
             raise ValueError("weight and frequency exclude each other; multiply them into one weight")
         self._source, self._target = source, target
-        self._more = {name: each for name in ROLES if (each := given[name]) is not None}  # type: ignore[literal-required]
-        self._rules = Rules(given["class_names"], given["positive"], given["task"], given["ignore"], given["missing"])
+        self._more = {name: each for name in ROLES if (each := given[name]) is not None}
+        self._rules = Rules(
+            *(given[name] for name in ("class_names", "positive", "task", "ignore", "missing", "no_answer"))
+        )
         self._how = given["encoding"], given["decimal"], given["head"]
         self._stamps: dict[str, tuple[int, int]] = {}
 
@@ -159,7 +152,7 @@ class Predictions:
             source = self._open([self._target, predicted, *more.values()])
             given = from_source(source, argument, predicted, self._target, more)
         with reading(given.source):
-            return Samples(given, self._rules, logits)
+            return samples_of(given, self._rules, logits)
 
     def report(
         self,
@@ -389,9 +382,10 @@ class Predictions:
 
 def paired_models(data: Predictions, how: Pairing, measure: str) -> PairedModels:
     """Pair the predictions of two models."""
-    for name in ("weight", "frequency"):
-        if name in data._more:
-            raise ValueError(f"a comparison takes no {name}=; leave it out, or use imbtorch.statistics.compare")
+    unfit: list[str] = [name for name in ("weight", "frequency") if name in data._more]
+    unfit += ["no_answer"] * (data._rules.no_answer != ())
+    if unfit:
+        raise ValueError(f"a comparison takes no {unfit[0]}=; leave it out, or use imbtorch.statistics.compare")
     source = None if data._source is None else data._open([data._target, how.old, how.new])
     other, target = how.other, None
     if other is not None:
@@ -442,7 +436,8 @@ def report(
         prevalence: class shares of the population.
         measures: measures over all classes.
         intervals: True for the 95% intervals of all measures, or names of values.
-        class_names, positive, task, group, cluster, weight, frequency, ignore, missing, encoding, decimal, head:
+        class_names, positive, task, group, cluster, weight, frequency, ignore, missing, no_answer, encoding, decimal,
+            head:
             as for :class:`Predictions`.
 
     Returns:
