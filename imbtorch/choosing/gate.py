@@ -161,8 +161,8 @@ class Gate:
         low, high = (0, 1) if isinstance(self.measure, str) else self.measure.traits.value_range
         if low is not None and high is not None and self.margin >= (high - low) / 2:
             raise ValueError(
-                f"margin must be a difference of {self.name} such as .01, one point of a hundred, got "
-                f"{self.margin:g}, by which hardly any model is worse"
+                f"margin={self.margin:g} must be a difference of {self.name} such as .01, one point of a hundred; by so "
+                "much hardly any model is worse"
             )
 
     @cached_property
@@ -221,7 +221,7 @@ class Gate:
         interval = self.interval(1, DRAWS, LEVEL)
         if looks is None and look is None:
             if path is not None:
-                raise ValueError("looks_file records looks that looks and look plan; pass both")
+                raise ValueError("a file records planned looks; pass looks= and look= too")
             return interval, "tested once"
         of_data = digest(*self.pair.notes, f"{float(interval.estimate):.12g}")
         file = None if path is None else LooksFile(path, {**settings, "margin": self.margin, "looks": looks})

@@ -48,7 +48,7 @@ ROOMS = {
     "predictions.report": "",
     "predictions.scores": "",
     "predictions.sources": "",
-    "reports.files": "digest_of",
+    "reports.opened": "digest_of",
     "reports.readings": "Readings",
     "suggestions": "OF_SCORES PUBLIC_MODULES SYNONYMS did_you_mean",
     "tables": "Cell Table aligned printable replace_file",

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import sklearn.metrics
 from imblearn.metrics import macro_averaged_mean_absolute_error
+from compared import compared
 from rooms import command_line
 
 import imbtorch
-from imbtorch.statistics import compare_predictions
 
 duckdb = pytest.importorskip("duckdb", reason="needs imbtorch[files]")
 pyarrow = pytest.importorskip("pyarrow", reason="needs imbtorch[files]")
@@ -107,7 +107,7 @@ def test_every_source_keeps_the_order_of_categories(kind, tmp_path):
     if kind != "both files":
         given = {"measure": MAE, "target": "label", "preds": ["pred", "new"]}
         gain = macro_averaged_mean_absolute_error(T, R) - macro_averaged_mean_absolute_error(T, Q)
-        assert compare_predictions(source, **given).difference.estimate.item() == pytest.approx(gain)
+        assert compared(source, **given).difference.estimate.item() == pytest.approx(gain)
 
 
 def test_files_of_different_orders_are_an_error_that_class_names_mend(tmp_path):
@@ -126,9 +126,9 @@ def test_files_of_different_orders_are_an_error_that_class_names_mend(tmp_path):
             imbtorch.report(source, **NAMED)
         assert imbtorch.report(source, **NAMED, class_names=LEVELS).counts.tolist() == expected
     with pytest.raises(ValueError, match=text):
-        compare_predictions(paths[0], paths[1], measure=MAE, **NAMED)
+        compared(paths[0], paths[1], measure=MAE, **NAMED)
     given = {"measure": MAE, **NAMED, "class_names": LEVELS}
-    assert compare_predictions(paths[0], paths[1], **given).difference.estimate == 0
+    assert compared(paths[0], paths[1], **given).difference.estimate == 0
     found = imbtorch.report([paths[0], paths[2]], **NAMED)  # some categories do not occur there
     few = (T < 2) & (Q < 2)
     expected = sklearn.metrics.confusion_matrix(np.r_[T, T[few]], np.r_[Q, Q[few]]).tolist()
@@ -239,7 +239,7 @@ def test_words_for_no_value_are_no_class_beside_numbers(word, tmp_path):
             named.counts.tolist() == sklearn.metrics.confusion_matrix(labels, preds, labels=["0", "1", word]).tolist()
         )
     with pytest.raises(ValueError, match="target holds"):
-        compare_predictions(path, path, measure="f1", **NAMED)
+        compared(path, path, measure="f1", **NAMED)
 
 
 @pytest.mark.parametrize(

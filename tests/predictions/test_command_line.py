@@ -21,6 +21,8 @@ import torch
 from rooms import command_line
 
 import imbtorch
+from imbtorch.choosing.gate import NOT_WORSE
+from imbtorch.predictions import parser
 from imbtorch.statistics import paired_compare
 
 NAMES = np.array(["emu, rare", "house cat", "wild dog"])  # sorted; one class is never predicted
@@ -69,14 +71,13 @@ def test_a_report_prints_table_and_signature_and_writes_the_result(old, tmp_path
     assert opened["recall/emu, rare"] == 0
 
 
-def test_scores_are_found_by_a_star_and_give_a_rule(old, capsys):
+def test_scores_are_found_by_a_star(old, capsys):
     command = ["report", old, "--target", "label", "--scores", "p_*", "--cluster", "patient", "--intervals"]
-    assert command_line.main([*command, "--rule", "balanced_accuracy", "--prior", "30,480,90", "--markdown"]) == 0
+    assert command_line.main([*command, "--markdown"]) == 0
     shown = capsys.readouterr().out
     auc = sklearn.metrics.roc_auc_score(TARGET == 2, SCORES[:, 2])
     row = next(line for line in shown.splitlines() if line.startswith("| wild dog"))
     assert float(row.split(" | ")[5]) == pytest.approx(auc, abs=0.002)
-    assert "| rule | tau | plain | chosen | gain |\n|---|--:|--:|--:|--:|\n| balanced_accuracy |" in shown
     assert shown.splitlines()[-1].startswith("`imbtorch ")
 
 
@@ -248,7 +249,10 @@ def test_two_classes_without_a_positive_one_are_averaged(tmp_path, capsys):
             ["compare", "{old}", "--measure", "f1", "--margin", "-1"],
             "--margin: must be a loss of 0 or more, such as .01, got '-1'",
         ),
-        (["report", "{old}", "--target", "label", "--scores", "p_*", "--prior", "a,b"], "such as 900,90,10, got 'a,b'"),
+        (
+            ["report", "{old}", "--target", "label", "--scores", "p_*", "--prevalence", "a,b"],
+            "such as 900,90,10, got 'a,b'",
+        ),
         (["nothing"], "invalid choice"),
         ([], "required"),
     ],
@@ -264,9 +268,9 @@ def test_bad_input_exits_with_2_and_a_remedy(command, text, old, capsys):
 @pytest.mark.parametrize(("measure", "margin"), [("accuracy", "1"), ("balanced_accuracy", ".5"), ("mcc", "1")])
 def test_a_margin_in_percent_is_an_error(measure, margin, old, capsys):
     """It would pass any model."""
-    assert compare(old, old, measure=measure, margin=margin) == command_line.ERROR
-    assert f"--margin must be a difference of {measure} such as .01" in capsys.readouterr().err
-    assert compare(old, old, measure=measure, margin=".4") == command_line.NOT_WORSE
+    assert compare(old, old, measure=measure, margin=margin) == parser.ERROR
+    assert f"--margin {float(margin):g} must be a difference of {measure} such as .01" in capsys.readouterr().err
+    assert compare(old, old, measure=measure, margin=".4") == NOT_WORSE
 
 
 def test_help_advises_against_several_looks(capsys):
@@ -279,7 +283,7 @@ def test_slips_of_a_command_are_read_or_told(old, tmp_path, capsys):
     assert "mcc" in capsys.readouterr().out
     file = tmp_path / "semicolons.csv"
     file.write_text("label;pred\ncat;dog\n", encoding="utf-8")
-    assert command_line.main(["report", str(file), "--target", "label", "--preds", "pred"]) == command_line.ERROR
+    assert command_line.main(["report", str(file), "--target", "label", "--preds", "pred"]) == parser.ERROR
     assert "target holds one class only, 'cat'" in capsys.readouterr().err
 
 
@@ -294,7 +298,7 @@ def test_no_unexpected_error_looks_worse(error, text, old, capsys, monkeypatch):
     def fail(*_, **__):
         raise error(1)
 
-    monkeypatch.setattr(command_line, "paired", fail)
+    monkeypatch.setattr(command_line, "paired_models", fail)
     assert compare(old, old) == (130 if error is KeyboardInterrupt else 2)
     assert text in capsys.readouterr().err
 
@@ -325,11 +329,11 @@ def test_long_cells_are_read_and_other_encodings_are_told(tmp_path, capsys):
     path.write_text(f"label,pred,text\na,a,{'x' * 200_000}\nb,b,y\n", encoding="utf-8")
     assert command_line.main(command) == 0
     path.write_text("label,pred\ncafé,café\nb,b\n", encoding="latin-1")
-    assert command_line.main(command) == command_line.ERROR
+    assert command_line.main(command) == parser.ERROR
     assert f"{path}, line 2: the file is not in UTF-8; --encoding latin-1" in capsys.readouterr().err
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["label", "pred"], ["1" + "0" * 20, "1"], ["1", "1"]])
-    assert command_line.main(command) == command_line.ERROR
+    assert command_line.main(command) == parser.ERROR
     assert "target holds a number in row 0 (1 of 2 rows) that is too large" in capsys.readouterr().err
 
 
@@ -340,7 +344,7 @@ def test_prevalence_is_given_by_name_if_positive_changes_the_order(tmp_path, cap
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["label", "pred"], *zip(target, preds, strict=True)])
     command = ["report", str(path), "--target", "label", "--preds", "pred", "--positive", "fraud"]
-    assert command_line.main([*command, "--prevalence", "1,99"]) == command_line.ERROR
+    assert command_line.main([*command, "--prevalence", "1,99"]) == parser.ERROR
     assert "positive puts 'fraud' last, so the order of prevalence is unclear" in capsys.readouterr().err
     assert command_line.main([*command, "--prevalence", "ok=99, fraud=1", "--json", str(tmp_path / "x.json")]) == 0
     expected = 0.01 * 0.8 / (0.01 * 0.8 + 0.99 * 0.1)
@@ -348,10 +352,10 @@ def test_prevalence_is_given_by_name_if_positive_changes_the_order(tmp_path, cap
 
 
 def test_columns_of_single_values_take_no_star(old, capsys):
-    assert compare(old, old, "--id", "im*") == command_line.ERROR
-    assert "compare takes names of single columns" in capsys.readouterr().err
+    assert compare(old, old, "--id", "im*") == parser.ERROR
+    assert "a comparison takes names of single columns, without *" in capsys.readouterr().err
     command = ["report", old, "--target", "label", "--preds", "pred", "--cluster", "pat*"]
-    assert command_line.main(command) == command_line.ERROR
+    assert command_line.main(command) == parser.ERROR
     assert "cluster must name one column, got 'pat*'" in capsys.readouterr().err
 
 
@@ -410,7 +414,7 @@ def test_a_file_that_is_no_plan_of_looks_is_left_as_it_is(old, tmp_path, capsys)
         path = tmp_path / "plan.json"
         path.write_bytes(text.encode(errors="surrogateescape"))
         assert compare(old, old, "--looks", "2", "--look", "1", "--looks-file", str(path)) == 2
-        assert "is no file of --looks-file" in capsys.readouterr().err
+        assert "is no file that records looks" in capsys.readouterr().err
         assert path.read_bytes() == text.encode(errors="surrogateescape")
 
 
@@ -518,8 +522,10 @@ def test_the_entry_point_exits_with_2_if_the_package_cannot_be_imported(monkeypa
     monkeypatch.setattr(sys, "argv", ["imbtorch", "--version"])
     assert module.command_line() == 0
     assert capsys.readouterr().out == f"imbtorch {imbtorch.__version__}\n"
+    monkeypatch.setattr(sys, "argv", ["imbtorch", "report", "x.csv", "--target", "label", "--preds", "pred"])
     monkeypatch.setitem(sys.modules, "imbtorch.predictions.command_line", None)
     assert module.command_line() == 2
+    assert "imbtorch report: error: " in capsys.readouterr().err
 
 
 # --- looks ------------------------------------------------------------------------------------------------------------
@@ -577,8 +583,8 @@ def test_a_verdict_without_a_plan_holds_for_one_look(growing, capsys):
     ("more", "text"),
     [
         (("--look", 1), "looks and look belong together"),
-        (("--looks-file", "a.json"), "--looks-file records looks that --looks and --look plan"),
-        (("--looks", 2, "--look", 3), "look must be 1 to looks=2, got 3"),
+        (("--looks-file", "a.json"), "a file records planned looks; pass --looks and --look too"),
+        (("--looks", 2, "--look", 3), "look must be 1 to --looks 2, got 3"),
     ],
 )
 def test_plans_that_cannot_be(growing, capsys, more, text):

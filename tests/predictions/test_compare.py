@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import sklearn.metrics
 import torch
+from compared import compared
 from rooms import command_line
 
 import imbtorch
-from imbtorch import Predictions
 from imbtorch.statistics import paired_compare
 
 pyarrow = pytest.importorskip("pyarrow", reason="needs imbtorch[files]")
@@ -28,15 +28,6 @@ IDS = np.array([f"image {at:03}" for at in range(SIZE)])
 
 def seed():
     return torch.Generator().manual_seed(0)
-
-
-def compared(old, new=None, *, measure, target, preds=None, scores=None, cluster=None, **arguments):
-    """Compare two columns of one source, or the same column of two."""
-    names = preds or scores
-    names = [names] * 2 if isinstance(names, str) else names
-    reading = {name: arguments.pop(name) for name in ("missing", "decimal", "positive") if name in arguments}
-    other = None if new is None else Predictions(new, target=target, **reading)
-    return Predictions(old, target=target, cluster=cluster, **reading).compare(*names, measure, other=other, **arguments)
 
 
 def text(path, **columns):
@@ -171,10 +162,12 @@ def test_scores_are_compared_by_areas_or_at_a_threshold(measure, cluster, tmp_pa
         (["--preds", "old,new"], "new - old:"),
         (["--preds", "old", "new"], "new - old:"),
         (["--preds", "*"], "--preds old new"),
-        (["--preds", "old"], "two columns of predictions"),
-        (["--preds", "old", "new", "label"], "one column of predictions or two"),
-        (["--scores", "old", "new"], "--positive"),
-        (["--preds", "old", "new", "--model", "label"], "must name two models"),
+        (["--preds", "old"], "name two columns of one file, such as --preds old new, got old"),
+        (["--preds", "old", "new", "label"], "such as --preds old new, got old, new, label"),
+        (["--scores", "old", "new"], "scores need --threshold or --alerts"),
+        (["--scores", "old", "new", "--threshold", ".5"], "--positive"),
+        (["--preds", "old", "new", "--model", "label"], "the same column of a long source"),
+        (["--preds", "old", "--model", "label"], "must name two models"),
     ],
 )
 def test_the_command_takes_two_columns_of_a_file(words, said, tmp_path, capsys):

@@ -11,11 +11,11 @@ import threading
 import numpy as np
 import pytest
 import sklearn.metrics
+from compared import compared
 from rooms import command_line
 from rooms import files as saved_files
 
 import imbtorch
-from imbtorch.statistics import compare_predictions
 
 duckdb = pytest.importorskip("duckdb", reason="needs imbtorch[files]")
 pyarrow = pytest.importorskip("pyarrow", reason="needs imbtorch[files]")
@@ -90,7 +90,7 @@ def test_a_name_is_a_name_before_it_is_a_pattern(ending, tmp_path, monkeypatch):
         assert counts((f"{name}.{ending}", [f"{name}.{ending}"], path)[at % 3]) == matrix(GOOD), name
     old, new = f"p[1].{ending}", f"p1.{ending}"
     save(tmp_path / new, [(a, a) for a, _ in GOOD])
-    gain = compare_predictions(old, new, measure="accuracy", **NAMED).difference.estimate
+    gain = compared(old, new, measure="accuracy", **NAMED).difference.estimate
     assert gain == pytest.approx(2 / 5)
 
 
@@ -224,7 +224,7 @@ def test_columns_that_differ_in_case_are_different_ones(kind, tmp_path):
             assert found == expected.tolist(), (target, preds)
     if kind in ("csv", "parquet", "jsonl", "frame"):
         given = {"measure": "accuracy", "target": "Label", "preds": ["label", "LABEL"]}
-        gain = compare_predictions(source, **given).difference.estimate.item()
+        gain = compared(source, **given).difference.estimate.item()
         truth = np.array(CASES["Label"])
         wanted = [np.mean(truth == np.array(CASES[name])) for name in ("label", "LABEL")]
         assert gain == pytest.approx(wanted[1] - wanted[0])
@@ -379,5 +379,5 @@ def test_a_pipe_is_an_error_at_once(ending, tmp_path):
         with pytest.raises(ValueError, match=r"is not a regular file, such as a pipe.*; save it first"):
             counts(given)
     with pytest.raises(ValueError, match="save it first"):
-        compare_predictions(source, path, measure="accuracy", **NAMED)
+        compared(source, path, measure="accuracy", **NAMED)
     path.open("rb").close()

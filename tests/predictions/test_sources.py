@@ -426,7 +426,7 @@ OPTIONS = {
     "scores": {"scores": "p_*", "target": "label"},
     "list of scores": {"scores": ["p_dog", "p_cat", "p_emu"], "target": "label"},
     "mapping of scores": {"scores": {"emu": "p_emu", "cat": "p_cat", "dog": "p_dog"}, "target": "label"},
-    "one score": {"scores": "p_cat", "target": "y", "rule": "f1", "weight": "n"},
+    "one score": {"scores": "p_cat", "target": "y", "weight": "n"},
 }
 
 
