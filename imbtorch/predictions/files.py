@@ -24,8 +24,10 @@ from imbtorch.predictions.paths import PACKED, found_files, note_on_copies
 from imbtorch.predictions.sources import (
     BATCH,
     FILLED,
+    FIRST,
     LEAST,
     MOST_GROUPS,
+    MOST_TELLING,
     ROWS,
     SUM,
     Arrays,
@@ -58,6 +60,9 @@ CHECKSUM = re.compile(
     rb"(?:\x15[\x80-\xff]*[\x00-\x7f]){4}"
 )  # a page of Parquet with a fourth number, in Thrift's form
 KEY = r"regexp_replace(trim(CAST({0} AS VARCHAR)), '^([+-]?[0-9]+)\.0*$', '\1')"  # SQL of an id; 1.0 is 1
+TARGET = (  # SQL of a target, however a number is written
+    "coalesce(CAST(TRY_CAST(CAST({0} AS VARCHAR) AS DOUBLE) AS VARCHAR), lower(trim(CAST({0} AS VARCHAR))))"
+)
 POINT = (  # SQL of a cell with a decimal comma
     r"CASE WHEN regexp_full_match({0}, '\s*[+-]?([0-9]+,[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?\s*') "
     "THEN replace({0}, ',', '.') ELSE {0} END AS {0}"
@@ -131,8 +136,12 @@ class Relation(Source):
         kind = self._select([name]).types[0]
         return [list(kind.children[0][1])] if kind.id == "enum" else []
 
+    def verify(self, names: Sequence[str]) -> None:
+        """Raise for damaged columns."""
+
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
         """Group in DuckDB."""
+        self.verify([*keys, *([] if sums is None else [sums])])
         selected = self._select([*keys, *([] if sums is None else [sums])])
         parts = [*places(keys).values(), f"count(*) AS {ROWS}"]
         for name, kind in zip(places(keys), selected.types, strict=False):
@@ -160,6 +169,7 @@ class Relation(Source):
 
     def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
         """Yield Arrow batches."""
+        self.verify([*keys, *values])
         place, widths, start = places([*keys, *values]), dict[str, int](), 0
         with self._explained():
             for part in self._select([*keys, *values]).to_arrow_reader(BATCH):
@@ -200,16 +210,39 @@ class Relation(Source):
         found, orders = _holding(self._select(names), level), {each: self.orders(each) for each in names}
         return Relation(found, connection=self.connection, columns=places(names), ordered=orders)
 
+    def telling(self, names: Sequence[str], share: float = 0.9) -> list[str]:
+        """Return the first columns of texts or integers whose first rows mostly hold different values."""
+        if not names:
+            return []
+        selected = self._select(names)
+        try:
+            rows = selected.limit(FIRST).fetchall()
+        except duckdb().Error:  # columns that nobody named may hold anything
+            return []
+        kinds = [re.fullmatch("VARCHAR|UUID|U?[A-Z]*INT(EGER)?", str(kind)) for kind in selected.types]
+        columns = zip(dict.fromkeys(names), kinds, zip(*rows, strict=True), strict=False)
+        return [name for name, kind, some in columns if kind and len(set(some)) > share * len(rows)][:MOST_TELLING]
+
     def paired(
-        self, new: Relation, first: Mapping[str, str], second: Mapping[str, str], keys: Sequence[str], by_id: bool
+        self,
+        new: Relation,
+        first: Mapping[str, str],
+        second: Mapping[str, str],
+        keys: Sequence[str],
+        by_id: bool,
+        telling: Sequence[str],
     ) -> Relation:
-        """Return columns of both by their roles: of rows with the same id, or row by row if all keys agree."""
+        """Return columns of both by their roles: of rows with the same id, or row by row if all keys agree.
+
+        Row by row, columns that are ``telling`` must not show other pairs of rows.
+        """
 
         def columns(source: Relation, names: Mapping[str, str]) -> Any:
-            place = places([*names.values(), *keys])
+            source.verify([*names.values(), *keys])
+            place = places([*names.values(), *keys, *telling])
             cells = [f"{place[name]} AS {quoted(role)}" for role, name in names.items()]
-            cells += [f"{KEY.format(place[key])} AS key{at}" for at, key in enumerate(keys)]
-            return source._select([*names.values(), *keys]).project(", ".join(cells))
+            cells += [f"{KEY.format(place[key])} AS key{at}" for at, key in enumerate([*keys, *telling])]
+            return source._select(list(place)).project(", ".join(cells))
 
         def query(sql: str) -> Any:
             return old.query("imbtorch_old", sql)
@@ -222,7 +255,7 @@ class Relation(Source):
                 both, row = "imbtorch_old AS o JOIN imbtorch_new AS n USING (key0)", "'the row with id ' || key0"
             else:
                 both, row = "imbtorch_old AS o POSITIONAL JOIN imbtorch_new AS n", ROW
-                _check_order(query, both, keys)
+                _check_order(query, both, keys, telling)
             cells = [f"o.{quoted(role)}" for role in first] + [f"n.{quoted(role)}" for role in second]
             cells += ["key0"] if by_id else []
             orders = {role: self.orders(name) for role, name in first.items()}
@@ -270,16 +303,30 @@ def _array(name: str, part: Any, widths: dict[str, int], start: int) -> Array:
     return np.from_dlpack(part.fill_null(float("nan")) if part.null_count else part)
 
 
-def _check_order(query: Callable[[str], Any], both: str, keys: Sequence[str]) -> None:
-    """Raise for sources of different lengths, and for ids that show another order of the rows."""
+def _check_order(query: Callable[[str], Any], both: str, keys: Sequence[str], telling: Sequence[str]) -> None:
+    """Raise for sources of different lengths, for keys that differ, and for columns that show other pairs of rows.
+
+    These hold the same values beside the same targets in both sources, in another order.
+    """
     counts = "SELECT (SELECT count(*) FROM imbtorch_old), (SELECT count(*) FROM imbtorch_new)"
     old, new = query(counts).fetchall()[0]
     if old != new:
         raise ValueError(f"old has {old} rows and new {new}; both must be predictions of the same samples")
-    for at, name in enumerate(keys):
-        differ = f"SELECT count(*) FROM {both} WHERE o.key{at} IS DISTINCT FROM n.key{at}"
-        different = query(differ).fetchall()[0][0]
-        if different:
+    names = [*keys, *telling]
+    cells = [f"count(*) FILTER (o.key{at} IS DISTINCT FROM n.key{at})" for at in range(len(names))]
+    hashes = "sum(hash(o.key{0}, {1})) = sum(hash(n.key{0}, {2}))"
+    targets = TARGET.format("o.target"), TARGET.format("n.again")
+    cells += [hashes.format(at, *targets) for at in range(len(keys), len(names))]
+    select = f"SELECT {', '.join(cells)} FROM {both}"
+    try:
+        found = query(select).fetchall()[0] if cells else ()
+    except duckdb().Error:  # of columns that nobody named
+        if not telling:
+            raise
+        _check_order(query, both, keys, ())
+        return
+    for name, different, equal in zip(names, found, [True] * len(keys) + list(found[len(names) :]), strict=False):
+        if different and equal:
             raise ValueError(
                 f"column {name!r} of old and new differs in {different} rows, so their order differs: pair the rows by "
                 f"id={name!r} (--id {name}), or pass by_row=True (--by-row) if they are of the same samples anyway"
@@ -317,8 +364,8 @@ def _cause(text: str) -> str:
     return where + " ".join(text.partition("\nPossible")[0].partition("\n\nLINE")[0].split())
 
 
-def in_memory(source: Source, names: Sequence[str], like: Any) -> Relation:
-    """Return columns as a relation of our own connection, in which they can be joined with others."""
+def in_memory(source: Source, names: Sequence[str], like: Any, loose: Sequence[str] = ()) -> Relation:
+    """Return columns as a relation of our own connection, in which they can be joined; ``loose`` ones as texts."""
     arrow = importlib.import_module("pyarrow")
     connection = getattr(like, "connection", None) or connected()
     columns, orders = places(names), {name: source.orders(name) for name in names}
@@ -329,6 +376,7 @@ def in_memory(source: Source, names: Sequence[str], like: Any) -> Relation:
         held = {}
         for name, place in columns.items():
             values = as_array(name, source.columns[name]).tolist()
+            values = [str(value) for value in values] if name in loose else values
             try:  # NaN among texts is no text
                 held[place] = arrow.array([None if value != value else value for value in values])
             except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
@@ -364,8 +412,9 @@ class Files(Relation):
         self.connection = getattr(like, "connection", None) or connected()
         self.connection.execute("SET enable_progress_bar=true; SET enable_progress_bar_print=false")
         self._wanted, self._encoding, self._head = set(wanted), encoding, head
-        self._intact: set[tuple[str, str]] = set()  # files, and columns of Parquet, that were verified
+        self._intact: set[Any] = set()  # files, and columns of Parquet, that were verified
         self._readers = {path: self._reader(path) for path in self.paths}
+        self._kinds = list(dict.fromkeys(self._readers.values()))
         kinds = {reader.kind: path for path, reader in self._readers.items()}
         if len(kinds) > 1:
             raise ValueError(f"files must be of one kind, got {first_names(list(kinds.values()))}; name them by a glob")
@@ -405,8 +454,6 @@ class Files(Relation):
             )
             files = ", ".join(map(_name, some))
             parts.append(f"SELECT {columns} FROM read_{function}([{files}]{reader.options}{options})")
-        for path in paths or self.paths:
-            self._verify(path, wanted)
         with self._explained():
             found = self.connection.sql(" UNION ALL ".join(parts))
             if self._decimal == ",":
@@ -441,23 +488,27 @@ class Files(Relation):
                         f"column {name!r} of {path} holds {held}; write a value or a list of numbers in it"
                     )
 
-    def _verify(self, path: str, names: Sequence[str]) -> None:
-        """Read a compressed file, or pages of Parquet with checksums, to the end; DuckDB compares no checksum."""
-        reader = self._readers[path]
-        key = (path, "" if reader.packed else "|".join(names))
-        if key in self._intact or not (reader.packed or reader.checksums):
-            return
-        try:
-            if reader.packed:
-                with importlib.import_module("pyarrow").input_stream(path, compression=reader.packed) as stream:
-                    while stream.read(HEAD):
+    def telling(self, names: Sequence[str], share: float = 0.9) -> list[str]:
+        """Return the first columns of texts or integers whose first rows mostly hold different values."""
+        return super().telling([name for name in names if all(name in each.head for each in self._kinds)], share)
+
+    def verify(self, names: Sequence[str]) -> None:
+        """Read compressed files, and pages of Parquet with checksums, to their end; DuckDB compares no checksum."""
+        for path, reader in self._readers.items():
+            key = path, None if reader.packed else frozenset(names)
+            if key in self._intact or not (reader.packed or reader.checksums):
+                continue
+            try:
+                if reader.packed:
+                    with importlib.import_module("pyarrow").input_stream(path, compression=reader.packed) as stream:
+                        while stream.read(HEAD):
+                            pass
+                else:
+                    for _ in _parquet_file(path, page_checksum_verification=True).iter_batches(columns=list(names)):
                         pass
-            else:
-                for _ in _parquet_file(path, page_checksum_verification=True).iter_batches(columns=list(names)):
-                    pass
-        except OSError as error:
-            raise ValueError(f"{path} is damaged: {error}") from None
-        self._intact.add(key)
+            except OSError as error:
+                raise ValueError(f"{path} is damaged: {error}") from None
+            self._intact.add(key)
 
     # --- heads --------------------------------------------------------------------------------------------------------
 
@@ -526,6 +577,7 @@ class Files(Relation):
             for key in lists
             if not all(each is None or isinstance(each, (int, float)) for each in keys[key])
         }
+        lists = lists.difference(odd)
         form, head = "array" if array else "newline_delimited", tuple(keys)
         options = f", format='{form}', compression='{packed or 'none'}', maximum_object_size=67108864"
         options += ", hive_partitioning=false"

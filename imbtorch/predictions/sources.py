@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -21,6 +22,7 @@ ROWS, SUM, LEAST, FILLED = "imbtorch_rows", "imbtorch_sum", "imbtorch_least", "i
 NARROW = 1_000_000  # span of integers up to which a table finds them
 MOST_GROUPS = 10_000_000  # rows of a group_by from which a column is no column of classes
 BATCH = 500_000  # rows of a batch
+FIRST, MOST_TELLING = 1000, 5  # rows that are looked at for columns that tell rows apart, and number of these columns
 
 
 @dataclass
@@ -58,6 +60,10 @@ class Source:
 
     def check(self, name: str) -> None:
         """Raise for a column whose cells are no values."""
+
+    def telling(self, names: Sequence[str], share: float = 0.9) -> list[str]:
+        """Return the first columns of texts or integers whose first rows mostly hold different values."""
+        return []
 
     def holds_classes(self, name: str) -> bool:
         """Return whether a column is one of classes, whose order matters."""
@@ -121,6 +127,17 @@ class Arrays(Source):
         """Return the number of values in each row of a column of lists."""
         found = self.array(name)
         return found.shape[1] if found.ndim == 2 else None
+
+    def telling(self, names: Sequence[str], share: float = 0.9) -> list[str]:
+        """Return the first columns of texts or integers whose first rows mostly hold different values."""
+        found = []
+        for name in names:
+            column = self.columns[name]
+            with suppress(TypeError, ValueError):  # columns that nobody named may hold anything
+                values = as_array(name, getattr(column, "iloc", column)[:FIRST]).tolist()
+                plain = all(isinstance(each, (str, int)) and not isinstance(each, bool) for each in values)
+                found += [name] if plain and len(set(values)) > share * len(values) else []
+        return found[:MOST_TELLING]
 
 
 @dataclass
