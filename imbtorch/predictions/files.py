@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -56,16 +56,10 @@ ENCODINGS = ("utf-8", "latin-1", "utf-16")
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 ROW = "'row ' || (row_number() OVER () - 1)"  # SQL
 HEAD, HEAD_LINES = 1_000_000, 100  # bytes and lines in which the head of a file must end
-CHECKSUM = re.compile(
-    rb"(?:\x15[\x80-\xff]*[\x00-\x7f]){4}"
-)  # a page of Parquet with a fourth number, in Thrift's form
+CHECKSUM = re.compile(rb"(?:\x15[\x80-\xff]*[\x00-\x7f]){4}")  # fourth number of a page of Parquet, by Thrift
 KEY = r"regexp_replace(trim(CAST({0} AS VARCHAR)), '^([+-]?[0-9]+)\.0*$', '\1')"  # SQL of an id; 1.0 is 1
-TARGET = (  # SQL of a target, however a number is written
-    "coalesce(CAST(TRY_CAST(CAST({0} AS VARCHAR) AS DOUBLE) AS VARCHAR), lower(trim(CAST({0} AS VARCHAR))))"
-)
-POINT = (  # SQL of a cell with a decimal comma
-    r"CASE WHEN regexp_full_match({0}, '\s*[+-]?([0-9]+,[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?\s*') "
-    "THEN replace({0}, ',', '.') ELSE {0} END AS {0}"
+POINT = (
+    r"regexp_replace({0}, '^(\s*[+-]?[0-9]*),([0-9]*([eE][+-]?[0-9]+)?\s*)$', '\1.\2') AS {0}"  # with decimal commas
 )
 
 
@@ -141,9 +135,9 @@ class Relation(Source):
 
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
         """Group in DuckDB."""
-        self.verify([*keys, *([] if sums is None else [sums])])
-        selected = self._select([*keys, *([] if sums is None else [sums])])
-        parts = [*places(keys).values(), f"count(*) AS {ROWS}"]
+        names = [*keys, *([] if sums is None else [sums])]
+        self.verify(names)
+        selected, parts = self._select(names), [*places(keys).values(), f"count(*) AS {ROWS}"]
         for name, kind in zip(places(keys), selected.types, strict=False):
             if kind.id == "enum" and self.holds_classes(name):
                 self.notes += [f"classes have the order of an ENUM: {first_names(kind.children[0][1])}"]
@@ -156,15 +150,14 @@ class Relation(Source):
 
     def _number(self, selected: Any, name: str) -> str:
         """Return the last column as numbers, in SQL; raise for a value that is none."""
-        place, kind = selected.columns[-1], str(selected.types[-1])
-        if kind != "VARCHAR":
+        place = selected.columns[-1]
+        if str(selected.types[-1]) != "VARCHAR":
             return f"CAST({place} AS DOUBLE)"
         number = f"TRY_CAST(replace({place}, '_', '?') AS DOUBLE)"  # DuckDB reads 1_0 as 10
         wrong = selected.filter(f"{number} IS NULL AND {place} IS NOT NULL").project(place).limit(1).fetchall()
-        if wrong:
-            where = self.find(name, wrong[0][0])
-            remedy = "decimal=',' reads decimal commas" if "," in wrong[0][0] else "leave such rows out of the source"
-            raise ValueError(f"{self.call(name)} must hold numbers, got {wrong[0][0]!r}{where}; {remedy}")
+        for (value,) in wrong:
+            remedy = "decimal=',' reads decimal commas" if "," in value else "leave such rows out of the source"
+            raise ValueError(f"{self.call(name)} must hold numbers, got {value!r}{self.find(name, value)}; {remedy}")
         return number
 
     def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
@@ -312,21 +305,14 @@ def _check_order(query: Callable[[str], Any], both: str, keys: Sequence[str], te
     old, new = query(counts).fetchall()[0]
     if old != new:
         raise ValueError(f"old has {old} rows and new {new}; both must be predictions of the same samples")
-    names = [*keys, *telling]
-    cells = [f"count(*) FILTER (o.key{at} IS DISTINCT FROM n.key{at})" for at in range(len(names))]
-    hashes = "sum(hash(o.key{0}, {1})) = sum(hash(n.key{0}, {2}))"
-    targets = TARGET.format("o.target"), TARGET.format("n.again")
-    cells += [hashes.format(at, *targets) for at in range(len(keys), len(names))]
-    select = f"SELECT {', '.join(cells)} FROM {both}"
-    try:
-        found = query(select).fetchall()[0] if cells else ()
-    except duckdb().Error:  # of columns that nobody named
-        if not telling:
-            raise
-        _check_order(query, both, keys, ())
-        return
-    for name, different, equal in zip(names, found, [True] * len(keys) + list(found[len(names) :]), strict=False):
-        if different and equal:
+    same = "sum(hash({0}, {1})) = sum(hash({2}, {3}))"
+    for at, name in enumerate([*keys, *telling]):
+        is_key, o, n = at < len(keys), f"o.key{at}", f"n.key{at}"
+        shown = "true" if is_key else same.format(o, KEY.format("o.target"), n, KEY.format("n.again"))
+        differ, different = f"SELECT count(*) FILTER ({o} IS DISTINCT FROM {n}), {shown} FROM {both}", 0
+        with nullcontext() if is_key else suppress(duckdb().Error):  # columns that nobody named may hold anything
+            different, shows = query(differ).fetchall()[0]
+        if different and shows:
             raise ValueError(
                 f"column {name!r} of old and new differs in {different} rows, so their order differs: pair the rows by "
                 f"id={name!r} (--id {name}), or pass by_row=True (--by-row) if they are of the same samples anyway"
@@ -565,9 +551,8 @@ class Files(Relation):
         if text.startswith("\ufeff"):
             raise ValueError(f"{path} begins with a byte order mark, which JSON must not have; save it without one")
         array, keys = text.lstrip().startswith("["), dict[str, Any]()
-        for row in _elements(text) if array else _lines_of_json(path, text):
-            objects = row if isinstance(row, dict) else {}
-            keys |= {key: each for key, each in objects.items() if keys.get(key) is None}
+        for row in _objects(path, text, array):
+            keys |= {key: each for key, each in row.items() if keys.get(key) is None}
         if not keys:
             raise ValueError(f'{path} holds no objects; write an object in each line, such as {{"label": 1}}')
         lists = frozenset(key for key, each in keys.items() if isinstance(each, list))
@@ -620,24 +605,21 @@ def _parquet_file(path: str, **options: Any) -> Any:
     return importlib.import_module("pyarrow.parquet").ParquetFile(file, **options)
 
 
-def _elements(text: str) -> Iterator[Any]:
-    """Yield the first elements of an array, which may be cut off."""
-    at = text.index("[") + 1
-    with suppress(ValueError):
-        for _ in range(HEAD_LINES):
-            at += len(text[at:]) - len(text[at:].lstrip(" \t\r\n,"))
-            row, at = json.JSONDecoder().raw_decode(text, at)
-            yield row
-
-
-def _lines_of_json(path: str, text: str) -> Iterator[Any]:
-    """Yield the first lines of JSON."""
-    for number, line in enumerate(filter(str.strip, re.split("\r\n|\r|\n", text)[:HEAD_LINES]), 1):
+def _objects(path: str, text: str, array: bool) -> Iterator[dict[str, Any]]:
+    """Yield the first objects of lines or of an array, which may be cut off; DuckDB refuses anything else."""
+    at = 0
+    for _ in range(HEAD_LINES):
+        at += len(text[at:]) - len(text[at:].lstrip(" \t\r\n,[]"))
         try:
-            yield json.loads(line)
-        except ValueError as error:  # noqa: PERF203
+            row, at = json.JSONDecoder().raw_decode(text, at)
+        except ValueError as error:
+            if array or at == len(text):
+                return
             remedy = "write an object in each line, as pandas' to_json(orient='records', lines=True)"
-            raise ValueError(f"{path}, line {number}: no JSON: {error}; {remedy}") from None
+            where = f"line {text.count(chr(10), 0, at) + 1}"
+            raise ValueError(f"{path}, {where}: no JSON: {error.args[0]}; {remedy}") from None
+        if isinstance(row, dict):
+            yield row
 
 
 def _cells(lines: Sequence[str], signs: Sequence[str], wanted: set[str]) -> tuple[list[str], str, int]:

@@ -14,7 +14,7 @@ from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, r
 from imbtorch.counting.clusters import cluster_ids
 from imbtorch.deciding.scores import Task, check_scores
 from imbtorch.metrics.shared_result import checked_names
-from imbtorch.predictions.sources import Arrays, Batch, Source, by_class, chosen, floats, id_of, single
+from imbtorch.predictions.sources import Arrays, Batch, Source, by_class, chosen, floats, id_of, note_on_models, single
 from imbtorch.suggestions import first_names
 
 MOST_GROUPS = 1000  # groups of samples
@@ -158,6 +158,9 @@ class Samples:
         target = columns[keys[0]]
         self.rows = int(len(target.codes) if target.times is None else target.times.sum())
         self.notes += dict.fromkeys(source.notes)
+        if "cluster" not in given.more:
+            named = [*given.target.values(), *given.preds.values(), *given.more.values()]
+            self.notes += note_on_models(source, named, target)
         if "group" in given.more:
             self.groups = _names_of_groups(columns[given.more["group"]], self.rules)
         if given.labels:
