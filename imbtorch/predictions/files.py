@@ -53,7 +53,7 @@ FOREIGN = {
     b"\xfd7zXZ": "packed by xz; unpack it or use gzip",
 }
 ENCODINGS = ("utf-8", "latin-1", "utf-16")
-SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}
 ROW = "'row ' || (row_number() OVER () - 1)"  # SQL
 HEAD, HEAD_LINES = 1_000_000, 100  # bytes and lines in which the head of a file must end
 CHECKSUM = re.compile(rb"(?:\x15[\x80-\xff]*[\x00-\x7f]){4}")  # fourth number of a page of Parquet, by Thrift
@@ -344,10 +344,17 @@ def _cause(text: str) -> str:
     if "not latin-1" in text:
         return f"{where}the file is not in Latin-1; convert it to UTF-8, as 'iconv -f cp1252 -t utf-8' does"
     if columns:
-        return f"{where}{columns[2]} cells, but there are {columns[1]} columns; quote cells that hold the separator"
+        remedy = "quote cells that hold the separator"
+        if int(columns[2]) == int(columns[1]) + 1:
+            remedy += ", or if rows begin with a name (R), write them by row.names=FALSE"
+        return f"{where}{columns[2]} cells, but there are {columns[1]} columns; {remedy}"
     if "unterminated quote" in text:
-        return f"{where}a quote is not closed"
-    return where + " ".join(text.partition("\nPossible")[0].partition("\n\nLINE")[0].split())
+        return f"{where}a quote is not closed; write quotes within quotes twice, in Spark by option('escape', '\"')"
+    if "state machine reached an invalid state" in text:
+        return f"{where}lines end in different ways, such as CR LF and LF; write all alike, as dos2unix does"
+    return where + " ".join(
+        re.split("\nPossible|\n\nLINE|\nTry setting", text.partition("Error: ")[2] or text)[0].split()
+    )
 
 
 def in_memory(source: Source, names: Sequence[str], like: Any, loose: Sequence[str] = ()) -> Relation:
@@ -571,9 +578,11 @@ class Files(Relation):
     def _csv(self, path: str, lines: list[str], packed: str | None) -> Reader:
         """Find the head of a CSV file, its separator, and the lines before it."""
         stated = re.fullmatch(r'"?sep=(.)"?', lines[0])  # Excel's
-        skip, signs = (1, [stated[1]]) if stated else (0, list(SEPARATORS))
+        skip, signs = (1, [stated[1]]) if stated else (0, list(SEPARATORS)[:-1])
         while True:
             head, sign, height = _cells(lines[skip:], signs, self._wanted)
+            if len(head) == 1 and head[0].strip() not in self._wanted and " " in head[0].strip("# "):
+                head, sign, height = _cells([lines[skip].removeprefix("# "), *lines[skip + 1 :]], " ", self._wanted)
             named = [name.strip() for name in head]
             named[:1] = [name.removeprefix("#").strip() for name in named[:1]]
             comment = self._head and lines[skip].strip()[:1] in ("", "#") and not self._wanted <= set(named)
@@ -592,7 +601,7 @@ class Files(Relation):
         columns = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(len(head)))
         options = (
             f", auto_detect=false, all_varchar=true, columns={{{columns}}}, delim={literal(sign)}, quote='\"', "
-            f"escape='\"', comment='', nullstr='', header={self._head}, skip={skip}, strict_mode=true, "
+            f"escape='\"', comment='', nullstr='', header=false, skip={skip + self._head}, strict_mode=true, "
             f"null_padding=false, compression='{packed or 'none'}', encoding={literal(self._encoding)}, "
             "hive_partitioning=false"
         )

@@ -201,6 +201,8 @@ class Samples:
         given, rules = self.given, self.rules
         if rules.positive is not None or rules.task not in (None, "multilabel"):
             raise ValueError("target has several columns, each of which is a label; leave positive and task out")
+        if rules.marks:
+            raise ValueError("ignore leaves out targets of one column, but target has several; report each label alone")
         names = list(given.target)
         if rules.class_names is not None:
             named = checked_names([str(each) for each in rules.class_names])

@@ -333,7 +333,8 @@ def floats(called: str, given: Array, start: int) -> Array:
 def column_of(name: str, values: Array, orders: Sequence[list[Any]]) -> Column:
     """Find the different values of a column; raise for none, several columns, and values that cannot be compared."""
     if values.ndim != 1:
-        raise ValueError(f"{name} must be one column, [N], got the shape {list(values.shape)}")
+        remedy = "of lists of labels make a column of 0 and 1 for each label"
+        raise ValueError(f"{name} must be one column, [N], got the shape {list(values.shape)}; {remedy}")
     if not len(values):
         raise ValueError(f"{name} is empty, so there is nothing to report")
     if values.dtype.kind in "iub" and not orders:
