@@ -44,6 +44,7 @@ ROOMS = {
     "plots.style": "probability",
     "predictions.command_line": "",
     "predictions.files": "",
+    "predictions.label_bounds": "",
     "predictions.report": "",
     "deciding.scores": "",
     "predictions.sources": "",

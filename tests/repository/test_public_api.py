@@ -31,12 +31,13 @@ NAMES = {
     "imbtorch": METRICS
     + MEASURES
     + """
-        Counts ExactBatchSampler LogitAdjustment Margins Threshold at_prevalence cluster_ids confusion_matrix margins
-        merge_classes one_vs_rest merge_results open_result report shot_groups
+        Cell Counts ExactBatchSampler InfeasibleError LogitAdjustment LogitAdjustmentResult Margins ReportResult
+        ReportedValue Row SweepResult Table Threshold at_prevalence cluster_ids confusion_matrix margins merge_classes
+        one_vs_rest merge_results open_result report shot_groups
     """,
     "imbtorch.measures": MEASURES,
     "imbtorch.statistics": """
-        Calibration ChosenEpoch Comparison Interval OperatingPoint Runs RunsByMeasure Selection
+        AdjustmentPoint Calibration ChosenEpoch Comparison Interval OperatingPoint Runs RunsByMeasure Selection
         beats_baseline bootstrap compare compare_predictions over_runs paired_compare
         partial_auc posterior samples_needed select_epoch select_model skill trivial undominated
     """,
@@ -52,6 +53,7 @@ NAMES = {
     "imbtorch.huggingface": "compute_metrics",
     "imbtorch.lightning": """
         ConfusionFigures ExactBatchSampler ModelCheckpoint MonitorGuard SelectionSummary TiesCheckpoint
+        ValidationHistory
     """,
 }
 
