@@ -288,7 +288,8 @@ def _kind(columns: Sequence[Column], places: Sequence[Sequence[int]]) -> Literal
         if "fraction" in found and found <= {"fraction", "whole"}:
             at = next(at for at in some if column.cells[at].kind == "fraction")
             remedy = "pass integers or strings, or name all classes by class_names=[...]"
-            remedy = remedy if column is columns[0] else "if these are scores, pass them as scores=, or compare them with threshold= or alerts="
+            if column is not columns[0]:
+                remedy = "if these are scores, pass them as scores=, or compare them with threshold= or alerts="
             where = column.where([at])
             raise ValueError(f"{column.name} holds {column.levels[at]}{where}, which is no class; {remedy}")
         if len(types) > 1:

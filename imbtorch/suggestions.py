@@ -75,7 +75,8 @@ def did_you_mean(value: object, allowed: Iterable[object]) -> str:
     strings = [name for name in allowed if isinstance(name, str) and len(name) <= LONGEST]
     name = nearest_name(value, strings)
     if name is None:
-        return SWEEP if _plain(value) in OF_SCORES else ""
+        measures = {name for group in SYNONYMS for name in group}.intersection(map(_plain, strings))
+        return SWEEP if measures and _plain(value) in OF_SCORES else ""
     return f"; did you mean {name!r}?"
 
 

@@ -161,8 +161,8 @@ class Gate:
         low, high = (0, 1) if isinstance(self.measure, str) else self.measure.traits.value_range
         if low is not None and high is not None and self.margin >= (high - low) / 2:
             raise ValueError(
-                f"margin={self.margin:g} must be a difference of {self.name} such as .01, one point of a hundred; by so "
-                "much hardly any model is worse"
+                f"margin={self.margin:g} must be a difference of {self.name} such as .01, one point of a hundred; "
+                "hardly any model is worse by so much"
             )
 
     @cached_property

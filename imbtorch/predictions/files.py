@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -24,8 +24,10 @@ from imbtorch.predictions.paths import PACKED, found_files, note_on_copies
 from imbtorch.predictions.sources import (
     BATCH,
     FILLED,
+    FIRST,
     LEAST,
     MOST_GROUPS,
+    MOST_TELLING,
     ROWS,
     SUM,
     Arrays,
@@ -51,16 +53,13 @@ FOREIGN = {
     b"\xfd7zXZ": "packed by xz; unpack it or use gzip",
 }
 ENCODINGS = ("utf-8", "latin-1", "utf-16")
-SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}
 ROW = "'row ' || (row_number() OVER () - 1)"  # SQL
 HEAD, HEAD_LINES = 1_000_000, 100  # bytes and lines in which the head of a file must end
-CHECKSUM = re.compile(
-    rb"(?:\x15[\x80-\xff]*[\x00-\x7f]){4}"
-)  # a page of Parquet with a fourth number, in Thrift's form
+CHECKSUM = re.compile(rb"(?:\x15[\x80-\xff]*[\x00-\x7f]){4}")  # fourth number of a page of Parquet, by Thrift
 KEY = r"regexp_replace(trim(CAST({0} AS VARCHAR)), '^([+-]?[0-9]+)\.0*$', '\1')"  # SQL of an id; 1.0 is 1
-POINT = (  # SQL of a cell with a decimal comma
-    r"CASE WHEN regexp_full_match({0}, '\s*[+-]?([0-9]+,[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?\s*') "
-    "THEN replace({0}, ',', '.') ELSE {0} END AS {0}"
+POINT = (
+    r"regexp_replace({0}, '^(\s*[+-]?[0-9]*),([0-9]*([eE][+-]?[0-9]+)?\s*)$', '\1.\2') AS {0}"  # with decimal commas
 )
 
 
@@ -131,10 +130,14 @@ class Relation(Source):
         kind = self._select([name]).types[0]
         return [list(kind.children[0][1])] if kind.id == "enum" else []
 
+    def verify(self, names: Sequence[str]) -> None:
+        """Raise for damaged columns."""
+
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
         """Group in DuckDB."""
-        selected = self._select([*keys, *([] if sums is None else [sums])])
-        parts = [*places(keys).values(), f"count(*) AS {ROWS}"]
+        names = [*keys, *([] if sums is None else [sums])]
+        self.verify(names)
+        selected, parts = self._select(names), [*places(keys).values(), f"count(*) AS {ROWS}"]
         for name, kind in zip(places(keys), selected.types, strict=False):
             if kind.id == "enum" and self.holds_classes(name):
                 self.notes += [f"classes have the order of an ENUM: {first_names(kind.children[0][1])}"]
@@ -147,19 +150,19 @@ class Relation(Source):
 
     def _number(self, selected: Any, name: str) -> str:
         """Return the last column as numbers, in SQL; raise for a value that is none."""
-        place, kind = selected.columns[-1], str(selected.types[-1])
-        if kind != "VARCHAR":
+        place = selected.columns[-1]
+        if str(selected.types[-1]) != "VARCHAR":
             return f"CAST({place} AS DOUBLE)"
         number = f"TRY_CAST(replace({place}, '_', '?') AS DOUBLE)"  # DuckDB reads 1_0 as 10
         wrong = selected.filter(f"{number} IS NULL AND {place} IS NOT NULL").project(place).limit(1).fetchall()
-        if wrong:
-            where = self.find(name, wrong[0][0])
-            remedy = "decimal=',' reads decimal commas" if "," in wrong[0][0] else "leave such rows out of the source"
-            raise ValueError(f"{self.call(name)} must hold numbers, got {wrong[0][0]!r}{where}; {remedy}")
+        for (value,) in wrong:
+            remedy = "decimal=',' reads decimal commas" if "," in value else "leave such rows out of the source"
+            raise ValueError(f"{self.call(name)} must hold numbers, got {value!r}{self.find(name, value)}; {remedy}")
         return number
 
     def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
         """Yield Arrow batches."""
+        self.verify([*keys, *values])
         place, widths, start = places([*keys, *values]), dict[str, int](), 0
         with self._explained():
             for part in self._select([*keys, *values]).to_arrow_reader(BATCH):
@@ -200,16 +203,39 @@ class Relation(Source):
         found, orders = _holding(self._select(names), level), {each: self.orders(each) for each in names}
         return Relation(found, connection=self.connection, columns=places(names), ordered=orders)
 
+    def telling(self, names: Sequence[str], share: float = 0.9) -> list[str]:
+        """Return the first columns of texts or integers whose first rows mostly hold different values."""
+        if not names:
+            return []
+        selected = self._select(names)
+        try:
+            rows = selected.limit(FIRST).fetchall()
+        except duckdb().Error:  # columns that nobody named may hold anything
+            return []
+        kinds = [re.fullmatch("VARCHAR|UUID|U?[A-Z]*INT(EGER)?", str(kind)) for kind in selected.types]
+        columns = zip(dict.fromkeys(names), kinds, zip(*rows, strict=True), strict=False)
+        return [name for name, kind, some in columns if kind and len(set(some)) > share * len(rows)][:MOST_TELLING]
+
     def paired(
-        self, new: Relation, first: Mapping[str, str], second: Mapping[str, str], keys: Sequence[str], by_id: bool
+        self,
+        new: Relation,
+        first: Mapping[str, str],
+        second: Mapping[str, str],
+        keys: Sequence[str],
+        by_id: bool,
+        telling: Sequence[str],
     ) -> Relation:
-        """Return columns of both by their roles: of rows with the same id, or row by row if all keys agree."""
+        """Return columns of both by their roles: of rows with the same id, or row by row if all keys agree.
+
+        Row by row, columns that are ``telling`` must not show other pairs of rows.
+        """
 
         def columns(source: Relation, names: Mapping[str, str]) -> Any:
-            place = places([*names.values(), *keys])
+            source.verify([*names.values(), *keys])
+            place = places([*names.values(), *keys, *telling])
             cells = [f"{place[name]} AS {quoted(role)}" for role, name in names.items()]
-            cells += [f"{KEY.format(place[key])} AS key{at}" for at, key in enumerate(keys)]
-            return source._select([*names.values(), *keys]).project(", ".join(cells))
+            cells += [f"{KEY.format(place[key])} AS key{at}" for at, key in enumerate([*keys, *telling])]
+            return source._select(list(place)).project(", ".join(cells))
 
         def query(sql: str) -> Any:
             return old.query("imbtorch_old", sql)
@@ -222,7 +248,7 @@ class Relation(Source):
                 both, row = "imbtorch_old AS o JOIN imbtorch_new AS n USING (key0)", "'the row with id ' || key0"
             else:
                 both, row = "imbtorch_old AS o POSITIONAL JOIN imbtorch_new AS n", ROW
-                _check_order(query, both, keys)
+                _check_order(query, both, keys, telling)
             cells = [f"o.{quoted(role)}" for role in first] + [f"n.{quoted(role)}" for role in second]
             cells += ["key0"] if by_id else []
             orders = {role: self.orders(name) for role, name in first.items()}
@@ -270,16 +296,23 @@ def _array(name: str, part: Any, widths: dict[str, int], start: int) -> Array:
     return np.from_dlpack(part.fill_null(float("nan")) if part.null_count else part)
 
 
-def _check_order(query: Callable[[str], Any], both: str, keys: Sequence[str]) -> None:
-    """Raise for sources of different lengths, and for ids that show another order of the rows."""
+def _check_order(query: Callable[[str], Any], both: str, keys: Sequence[str], telling: Sequence[str]) -> None:
+    """Raise for sources of different lengths, for keys that differ, and for columns that show other pairs of rows.
+
+    These hold the same values beside the same targets in both sources, in another order.
+    """
     counts = "SELECT (SELECT count(*) FROM imbtorch_old), (SELECT count(*) FROM imbtorch_new)"
     old, new = query(counts).fetchall()[0]
     if old != new:
         raise ValueError(f"old has {old} rows and new {new}; both must be predictions of the same samples")
-    for at, name in enumerate(keys):
-        differ = f"SELECT count(*) FROM {both} WHERE o.key{at} IS DISTINCT FROM n.key{at}"
-        different = query(differ).fetchall()[0][0]
-        if different:
+    same = "sum(hash({0}, {1})) = sum(hash({2}, {3}))"
+    for at, name in enumerate([*keys, *telling]):
+        is_key, o, n = at < len(keys), f"o.key{at}", f"n.key{at}"
+        shown = "true" if is_key else same.format(o, KEY.format("o.target"), n, KEY.format("n.again"))
+        differ, different = f"SELECT count(*) FILTER ({o} IS DISTINCT FROM {n}), {shown} FROM {both}", 0
+        with nullcontext() if is_key else suppress(duckdb().Error):  # columns that nobody named may hold anything
+            different, shows = query(differ).fetchall()[0]
+        if different and shows:
             raise ValueError(
                 f"column {name!r} of old and new differs in {different} rows, so their order differs: pair the rows by "
                 f"id={name!r} (--id {name}), or pass by_row=True (--by-row) if they are of the same samples anyway"
@@ -311,14 +344,21 @@ def _cause(text: str) -> str:
     if "not latin-1" in text:
         return f"{where}the file is not in Latin-1; convert it to UTF-8, as 'iconv -f cp1252 -t utf-8' does"
     if columns:
-        return f"{where}{columns[2]} cells, but there are {columns[1]} columns; quote cells that hold the separator"
+        remedy = "quote cells that hold the separator"
+        if int(columns[2]) == int(columns[1]) + 1:
+            remedy += ", or if rows begin with a name (R), write them by row.names=FALSE"
+        return f"{where}{columns[2]} cells, but there are {columns[1]} columns; {remedy}"
     if "unterminated quote" in text:
-        return f"{where}a quote is not closed"
-    return where + " ".join(text.partition("\nPossible")[0].partition("\n\nLINE")[0].split())
+        return f"{where}a quote is not closed; write quotes within quotes twice, in Spark by option('escape', '\"')"
+    if "state machine reached an invalid state" in text:
+        return f"{where}lines end in different ways, such as CR LF and LF; write all alike, as dos2unix does"
+    return where + " ".join(
+        re.split("\nPossible|\n\nLINE|\nTry setting", text.partition("Error: ")[2] or text)[0].split()
+    )
 
 
-def in_memory(source: Source, names: Sequence[str], like: Any) -> Relation:
-    """Return columns as a relation of our own connection, in which they can be joined with others."""
+def in_memory(source: Source, names: Sequence[str], like: Any, loose: Sequence[str] = ()) -> Relation:
+    """Return columns as a relation of our own connection, in which they can be joined; ``loose`` ones as texts."""
     arrow = importlib.import_module("pyarrow")
     connection = getattr(like, "connection", None) or connected()
     columns, orders = places(names), {name: source.orders(name) for name in names}
@@ -329,6 +369,7 @@ def in_memory(source: Source, names: Sequence[str], like: Any) -> Relation:
         held = {}
         for name, place in columns.items():
             values = as_array(name, source.columns[name]).tolist()
+            values = [str(value) for value in values] if name in loose else values
             try:  # NaN among texts is no text
                 held[place] = arrow.array([None if value != value else value for value in values])
             except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
@@ -364,8 +405,9 @@ class Files(Relation):
         self.connection = getattr(like, "connection", None) or connected()
         self.connection.execute("SET enable_progress_bar=true; SET enable_progress_bar_print=false")
         self._wanted, self._encoding, self._head = set(wanted), encoding, head
-        self._intact: set[tuple[str, str]] = set()  # files, and columns of Parquet, that were verified
+        self._intact: set[Any] = set()  # files, and columns of Parquet, that were verified
         self._readers = {path: self._reader(path) for path in self.paths}
+        self._kinds = list(dict.fromkeys(self._readers.values()))
         kinds = {reader.kind: path for path, reader in self._readers.items()}
         if len(kinds) > 1:
             raise ValueError(f"files must be of one kind, got {first_names(list(kinds.values()))}; name them by a glob")
@@ -405,8 +447,6 @@ class Files(Relation):
             )
             files = ", ".join(map(_name, some))
             parts.append(f"SELECT {columns} FROM read_{function}([{files}]{reader.options}{options})")
-        for path in paths or self.paths:
-            self._verify(path, wanted)
         with self._explained():
             found = self.connection.sql(" UNION ALL ".join(parts))
             if self._decimal == ",":
@@ -441,23 +481,27 @@ class Files(Relation):
                         f"column {name!r} of {path} holds {held}; write a value or a list of numbers in it"
                     )
 
-    def _verify(self, path: str, names: Sequence[str]) -> None:
-        """Read a compressed file, or pages of Parquet with checksums, to the end; DuckDB compares no checksum."""
-        reader = self._readers[path]
-        key = (path, "" if reader.packed else "|".join(names))
-        if key in self._intact or not (reader.packed or reader.checksums):
-            return
-        try:
-            if reader.packed:
-                with importlib.import_module("pyarrow").input_stream(path, compression=reader.packed) as stream:
-                    while stream.read(HEAD):
+    def telling(self, names: Sequence[str], share: float = 0.9) -> list[str]:
+        """Return the first columns of texts or integers whose first rows mostly hold different values."""
+        return super().telling([name for name in names if all(name in each.head for each in self._kinds)], share)
+
+    def verify(self, names: Sequence[str]) -> None:
+        """Read compressed files, and pages of Parquet with checksums, to their end; DuckDB compares no checksum."""
+        for path, reader in self._readers.items():
+            key = path, None if reader.packed else frozenset(names)
+            if key in self._intact or not (reader.packed or reader.checksums):
+                continue
+            try:
+                if reader.packed:
+                    with importlib.import_module("pyarrow").input_stream(path, compression=reader.packed) as stream:
+                        while stream.read(HEAD):
+                            pass
+                else:
+                    for _ in _parquet_file(path, page_checksum_verification=True).iter_batches(columns=list(names)):
                         pass
-            else:
-                for _ in _parquet_file(path, page_checksum_verification=True).iter_batches(columns=list(names)):
-                    pass
-        except OSError as error:
-            raise ValueError(f"{path} is damaged: {error}") from None
-        self._intact.add(key)
+            except OSError as error:
+                raise ValueError(f"{path} is damaged: {error}") from None
+            self._intact.add(key)
 
     # --- heads --------------------------------------------------------------------------------------------------------
 
@@ -514,9 +558,8 @@ class Files(Relation):
         if text.startswith("\ufeff"):
             raise ValueError(f"{path} begins with a byte order mark, which JSON must not have; save it without one")
         array, keys = text.lstrip().startswith("["), dict[str, Any]()
-        for row in _elements(text) if array else _lines_of_json(path, text):
-            objects = row if isinstance(row, dict) else {}
-            keys |= {key: each for key, each in objects.items() if keys.get(key) is None}
+        for row in _objects(path, text, array):
+            keys |= {key: each for key, each in row.items() if keys.get(key) is None}
         if not keys:
             raise ValueError(f'{path} holds no objects; write an object in each line, such as {{"label": 1}}')
         lists = frozenset(key for key, each in keys.items() if isinstance(each, list))
@@ -526,6 +569,7 @@ class Files(Relation):
             for key in lists
             if not all(each is None or isinstance(each, (int, float)) for each in keys[key])
         }
+        lists = lists.difference(odd)
         form, head = "array" if array else "newline_delimited", tuple(keys)
         options = f", format='{form}', compression='{packed or 'none'}', maximum_object_size=67108864"
         options += ", hive_partitioning=false"
@@ -534,9 +578,11 @@ class Files(Relation):
     def _csv(self, path: str, lines: list[str], packed: str | None) -> Reader:
         """Find the head of a CSV file, its separator, and the lines before it."""
         stated = re.fullmatch(r'"?sep=(.)"?', lines[0])  # Excel's
-        skip, signs = (1, [stated[1]]) if stated else (0, list(SEPARATORS))
+        skip, signs = (1, [stated[1]]) if stated else (0, list(SEPARATORS)[:-1])
         while True:
             head, sign, height = _cells(lines[skip:], signs, self._wanted)
+            if len(head) == 1 and head[0].strip() not in self._wanted and " " in head[0].strip("# "):
+                head, sign, height = _cells([lines[skip].removeprefix("# "), *lines[skip + 1 :]], " ", self._wanted)
             named = [name.strip() for name in head]
             named[:1] = [name.removeprefix("#").strip() for name in named[:1]]
             comment = self._head and lines[skip].strip()[:1] in ("", "#") and not self._wanted <= set(named)
@@ -555,7 +601,7 @@ class Files(Relation):
         columns = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(len(head)))
         options = (
             f", auto_detect=false, all_varchar=true, columns={{{columns}}}, delim={literal(sign)}, quote='\"', "
-            f"escape='\"', comment='', nullstr='', header={self._head}, skip={skip}, strict_mode=true, "
+            f"escape='\"', comment='', nullstr='', header=false, skip={skip + self._head}, strict_mode=true, "
             f"null_padding=false, compression='{packed or 'none'}', encoding={literal(self._encoding)}, "
             "hive_partitioning=false"
         )
@@ -568,24 +614,21 @@ def _parquet_file(path: str, **options: Any) -> Any:
     return importlib.import_module("pyarrow.parquet").ParquetFile(file, **options)
 
 
-def _elements(text: str) -> Iterator[Any]:
-    """Yield the first elements of an array, which may be cut off."""
-    at = text.index("[") + 1
-    with suppress(ValueError):
-        for _ in range(HEAD_LINES):
-            at += len(text[at:]) - len(text[at:].lstrip(" \t\r\n,"))
-            row, at = json.JSONDecoder().raw_decode(text, at)
-            yield row
-
-
-def _lines_of_json(path: str, text: str) -> Iterator[Any]:
-    """Yield the first lines of JSON."""
-    for number, line in enumerate(filter(str.strip, re.split("\r\n|\r|\n", text)[:HEAD_LINES]), 1):
+def _objects(path: str, text: str, array: bool) -> Iterator[dict[str, Any]]:
+    """Yield the first objects of lines or of an array, which may be cut off; DuckDB refuses anything else."""
+    at = 0
+    for _ in range(HEAD_LINES):
+        at += len(text[at:]) - len(text[at:].lstrip(" \t\r\n,[]"))
         try:
-            yield json.loads(line)
-        except ValueError as error:  # noqa: PERF203
+            row, at = json.JSONDecoder().raw_decode(text, at)
+        except ValueError as error:
+            if array or at == len(text):
+                return
             remedy = "write an object in each line, as pandas' to_json(orient='records', lines=True)"
-            raise ValueError(f"{path}, line {number}: no JSON: {error}; {remedy}") from None
+            where = f"line {text.count(chr(10), 0, at) + 1}"
+            raise ValueError(f"{path}, {where}: no JSON: {error.args[0]}; {remedy}") from None
+        if isinstance(row, dict):
+            yield row
 
 
 def _cells(lines: Sequence[str], signs: Sequence[str], wanted: set[str]) -> tuple[list[str], str, int]:

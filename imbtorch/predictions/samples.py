@@ -15,7 +15,7 @@ from imbtorch.counting.arguments import Task
 from imbtorch.counting.clusters import cluster_ids
 from imbtorch.metrics.shared_result import checked_names
 from imbtorch.predictions.scores import check_scores
-from imbtorch.predictions.sources import Arrays, Batch, Source, by_class, chosen, floats, id_of, single
+from imbtorch.predictions.sources import Arrays, Batch, Source, by_class, chosen, floats, id_of, note_on_models, single
 from imbtorch.suggestions import first_names
 
 MOST_GROUPS = 1000  # groups of samples
@@ -261,6 +261,9 @@ def samples_of(given: Given, rules: Rules, logits: bool) -> Samples:
     rows = int(len(target.codes) if target.times is None else target.times.sum())
     groups = _names_of_groups(columns[given.more["group"]], rules) if "group" in given.more else ()
     notes = list(dict.fromkeys(given.source.notes))
+    if "cluster" not in given.more:
+        named = [*given.target.values(), *given.preds.values(), *given.more.values()]
+        notes += note_on_models(given.source, named, target)
     if rules.no_answer != () and (given.labels or given.scored):
         raise ValueError("no_answer is for predicted classes; scores and labels always answer")
     if given.labels:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,8 @@ ROWS, SUM, LEAST, FILLED = "imbtorch_rows", "imbtorch_sum", "imbtorch_least", "i
 NARROW = 1_000_000  # span of integers up to which a table finds them
 MOST_GROUPS = 10_000_000  # rows of a group_by from which a column is no column of classes
 BATCH = 500_000  # rows of a batch
+LEAST_IDS, MOST_ROWS = 10, 1_000_000  # ids and rows of a frame in which models may stand one below the other
+FIRST, MOST_TELLING = 1000, 5  # rows that are looked at for columns that tell rows apart, and number of these columns
 
 
 @dataclass
@@ -58,6 +61,10 @@ class Source:
 
     def check(self, name: str) -> None:
         """Raise for a column whose cells are no values."""
+
+    def telling(self, names: Sequence[str], share: float = 0.9) -> list[str]:
+        """Return the first columns of texts or integers whose first rows mostly hold different values."""
+        return []
 
     def holds_classes(self, name: str) -> bool:
         """Return whether a column is one of classes, whose order matters."""
@@ -121,6 +128,42 @@ class Arrays(Source):
         """Return the number of values in each row of a column of lists."""
         found = self.array(name)
         return found.shape[1] if found.ndim == 2 else None
+
+    def telling(self, names: Sequence[str], share: float = 0.9) -> list[str]:
+        """Return the first columns of texts or integers whose first rows mostly hold different values."""
+        found = []
+        for name in names:
+            column = self.columns[name]
+            with suppress(TypeError, ValueError):  # columns that nobody named may hold anything
+                values = as_array(name, getattr(column, "iloc", column)[:FIRST]).tolist()
+                plain = all(isinstance(each, (str, int)) and not isinstance(each, bool) for each in values)
+                found += [name] if plain and len(set(values)) > share * len(values) else []
+        return found[:MOST_TELLING]
+
+
+def note_on_models(source: Source, named: Sequence[str], target: Column) -> list[str]:
+    """Return a note on models one below the other: a column whose values each stand once beside each id."""
+    size, columns = len(target.codes), dict[str, Column]()
+    if not isinstance(source, Arrays) or size > MOST_ROWS:
+        return []
+    for name in source.names:
+        with suppress(TypeError, ValueError):  # columns that nobody named may hold anything
+            values = as_array(name, source.columns[name])
+            if name not in named and values.dtype.kind in "iuUO":
+                column = column_of(name, values, [])
+                columns |= {name: column} if size % len(column.levels) == 0 else {}
+    for (name, models), (other, ids) in product(columns.items(), repeat=2):
+        number, first = len(models.levels), np.zeros(len(ids.levels), dtype=np.int64)
+        if 1 < number < len(ids.levels) == size // number >= LEAST_IDS:
+            first[ids.codes] = target.codes
+            pairs = np.unique(ids.codes * number + models.codes)
+            if len(pairs) == size and (first[ids.codes] == target.codes).all():
+                held = f"each value of {other!r} {number} times, once beside each of {name!r}"
+                remedy = (
+                    f"if {name!r} names models, report each alone or pass group={name!r}; else pass cluster={other!r}"
+                )
+                return [f"the source holds {held}; {remedy}"]
+    return []
 
 
 @dataclass
@@ -290,7 +333,8 @@ def floats(called: str, given: Array, start: int) -> Array:
 def column_of(name: str, values: Array, orders: Sequence[list[Any]]) -> Column:
     """Find the different values of a column; raise for none, several columns, and values that cannot be compared."""
     if values.ndim != 1:
-        raise ValueError(f"{name} must be one column, [N], got the shape {list(values.shape)}")
+        remedy = "of lists of labels make a column of 0 and 1 for each label"
+        raise ValueError(f"{name} must be one column, [N], got the shape {list(values.shape)}; {remedy}")
     if not len(values):
         raise ValueError(f"{name} is empty, so there is nothing to report")
     if values.dtype.kind in "iub" and not orders:

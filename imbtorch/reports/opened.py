@@ -61,66 +61,57 @@ def open_report(path: str | PathLike[str], data: Mapping[str, Any]) -> ReportRes
         return result_of(data)
 
 
-NUMBERS = float, [float], [[float]]
-MEASURE = {"name": str, "average": (str, None), "arguments": {str: (bool, str, None, *NUMBERS)}}
-SETTINGS = {
+MEASURES = {
+    str: {"name": str, "average": (str, None), "arguments": {str: (bool, str, None, float, [float], [[float]])}}
+}
+SETTINGS = dict.fromkeys(("logits", "clusters", "weighted"), bool) | {
     "task": get_args(Task),
-    "measures": {str: MEASURE},
-    "per_class": ({str: MEASURE}, None),
-    "intervals": [str],
-    "logits": bool,
+    "state": ("matrix", "margins"),
+    "measures": MEASURES,
+    "per_class": (MEASURES, None),
     "class_groups": ({str: [int]}, None),
     "groups": ([str], {str: [str]}, None),
     "per_group": ([str], None),
-    "clusters": bool,
+    "intervals": [str],
     "prevalence": ([float], None),
     "threshold": (float, [float]),
     "ignore_index": (int, None),
-    "state": ("matrix", "margins"),
-    "weighted": bool,
 }
-VALUE = {
-    "name": str,
+VALUE = dict.fromkeys(("name", "measure", "of"), str) | {
     "value": (float, None, "inf", "-inf"),
     "double": bool,
-    "measure": str,
     "higher_is_better": (bool, None),
     "kind": (*get_args(Kind), "rule"),
-    "of": str,
     "bound": get_args(Bound),
 }
-FORM = {"imbtorch": str, "signature": str, "class_names": [str], "settings": SETTINGS, "dependent": bool}
-FORM |= {"notes": [str], "parts": [[str]], "values": [VALUE]}  # of contents but for counts
+FORM = {"imbtorch": str, "class_names": [str], "settings": SETTINGS, "values": [VALUE], "dependent": bool}
+FORM |= {"signature": str, "notes": [str], "parts": [[str]]}  # of contents but for counts
 
 
 def _check(data: Mapping[str, Any]) -> None:
     """Raise for contents of a type, range or length that no report has, before anything is built from them."""
     known = {"notes": [], "parts": [], **data}
-    wrong = [field for field, form in FORM.items() if not fits(known.get(field), form)]
-    if wrong:
-        raise ValueError(f"{wrong[0]} has another form")
+    for field, form in FORM.items():
+        if not fits(known.get(field), form):
+            raise ValueError(f"{field} has another form")
     if not re.fullmatch(r"[\w.+!]{1,64}", data["imbtorch"]):
         raise ValueError("imbtorch is no version")
     settings, number = data["settings"], len(data["class_names"])
-    cells = {"multilabel": (number, 2, 2)}.get(settings["task"], (number, number))
-    buckets = (BUCKETS,) if settings["clusters"] else None
+    cells: dict[str, tuple[int, ...]] = {"": (number, 2, 2) if settings["task"] == "multilabel" else (number, number)}
+    if settings["state"] == "margins":
+        cells = dict.fromkeys(Margins._fields, (number,))
     names = settings["groups"]
     names = next(iter(names.values()), []) if isinstance(names, dict) else names
-    groups = None if names is None else (len(names),)
-    shapes = {"counts": (), "groups": groups, "buckets": None if buckets is None else (groups or ()) + buckets}
+    groups = () if names is None else (len(names),)
+    shapes = {"counts": (), "groups": groups or None, "buckets": (*groups, BUCKETS) if settings["clusters"] else None}
     for field, shape in shapes.items():
-        fitting, given = data[field] is None, data[field]
-        if shape is not None and isinstance(given, dict):
-            fitting = given.keys() == set(Margins._fields) and settings["state"] == "margins"
-            fitting = fitting and all(
-                _are_counts(each, (*shape, number), settings["weighted"]) for each in given.values()
-            )
-        elif shape is not None:
-            fitting = settings["state"] == "matrix" and _are_counts(given, shape + cells, settings["weighted"])
-        if not fitting:
-            raise ValueError(
-                f"{field} must be numbers of samples that fit the classes and groups, below 2**63 together"
-            )
+        parts = data[field] if isinstance(data[field], dict) else {"": data[field]}
+        fitting = parts == {"": None} if shape is None else parts.keys() == cells.keys()
+        if not fitting or not all(
+            shape is None or _are_counts(part, (*shape, *cells[name]), settings["weighted"])
+            for name, part in parts.items()
+        ):
+            raise ValueError(f"{field} must be numbers of samples of each class and group, below 2**63 together")
 
 
 def fits(value: Any, form: Any) -> bool:
@@ -130,22 +121,22 @@ def fits(value: Any, form: Any) -> bool:
     if isinstance(form, list):
         return isinstance(value, list) and all(fits(each, form[0]) for each in value)
     if isinstance(form, dict):
-        keys = dict.fromkeys(value, form[str]) if isinstance(value, dict) and str in form else form
-        return isinstance(value, dict) and value.keys() == keys.keys() and all(fits(value[k], keys[k]) for k in keys)
+        if not isinstance(value, dict) or not (str in form or value.keys() == form.keys()):
+            return False
+        return all(fits(each, form.get(str, form.get(key))) for key, each in value.items())
     if form is str:
         return isinstance(value, str) and len(value) <= LONGEST
     if form is float:
         return type(value) in (int, float) and math.isfinite(value)
-    return type(value) is form if isinstance(form, type) else value == form and type(value) is type(form)
+    return type(value) is form if isinstance(form, type) else type(value) is type(form) and value == form
 
 
 def _are_counts(given: Any, shape: tuple[int, ...], weighted: bool) -> bool:
     """Return whether nested lists have a shape, and hold counts or sums of weights."""
     found = np.array(given, dtype=object)
     kinds = {int, float} if weighted else {int}
-    if found.shape != shape or not set(map(type, found.flat)) <= kinds:
-        return False
-    return all(0 <= each < math.inf for each in found.flat) and found.sum() < 2**63
+    right = found.shape == shape and set(map(type, found.flat)) <= kinds
+    return right and all(0 <= each < math.inf for each in found.flat) and found.sum() < 2**63
 
 
 def result_of(data: Mapping[str, Any]) -> ReportResult:

@@ -1,6 +1,10 @@
 """Comparisons of saved predictions in every layout, held against arrays and scikit-learn."""
 
+import gzip
 import importlib
+import itertools
+import json
+import os
 
 import numpy as np
 import pytest
@@ -204,3 +208,187 @@ def test_the_model_of_the_first_row_is_the_old_one(tmp_path, models):
     a, b = (sklearn.metrics.roc_auc_score(Y, np.round(SCORES[:, column], 6)) for column in (1, 0))
     comma = compared(path, measure="auc", decimal=",", **options)
     assert comma.difference.estimate.item() == pytest.approx(a - b)
+
+
+# --- pairs by row -----------------------------------------------------------------------------------------------------
+
+ROWS = np.random.default_rng(12)
+SORTED = np.sort((ROWS.random(600) < 0.3).astype(int))  # sorted by class, as by ImageFolder
+BEFORE = np.where((ROWS.random(600) < 0.25) & (ROWS.random(600) < 0.9), 1 - SORTED, SORTED)
+AFTER = BEFORE.copy()
+AFTER[ROWS.choice(np.flatnonzero(BEFORE == SORTED), 3, replace=False)] ^= 1
+TURN = np.concatenate([ROWS.permutation(np.flatnonzero(each == SORTED)) for each in (0, 1)])
+BY_ROW = {"measure": "balanced_accuracy", "target": "label", "preds": "pred"}
+FORMS = {
+    "text": lambda: np.array([f"s{at:04}" for at in range(600)]),
+    "integers": lambda: np.arange(600),
+    "large": lambda: np.arange(600) + 2**60,
+    "sparse": lambda: np.array([f"{at // 2} {at % 2}" if at > 50 else "same" for at in range(600)]),
+}
+
+
+def written(kind, path, **columns):
+    """Return columns as a source of one kind."""
+    if kind in ("csv", "csv.gz"):
+        path = text(path.with_suffix(".csv"), **columns)
+        if kind == "csv":
+            return path
+        with open(path, "rb") as plain, gzip.open(f"{path}.gz", "wb") as packed:
+            packed.write(plain.read())
+        os.remove(path)
+        return f"{path}.gz"
+    listed = {name: each.tolist() for name, each in columns.items()}
+    if kind == "parquet":
+        return parquet(path.with_suffix(".parquet"), **listed)
+    if kind == "jsonl":
+        rows = [dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True)]
+        path.with_suffix(".jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        return str(path.with_suffix(".jsonl"))
+    if kind == "duckdb":
+        return importlib.import_module("duckdb").connect().from_arrow(pyarrow.table(listed))
+    if kind in ("pandas", "polars"):
+        return pytest.importorskip(kind, reason=f"needs {kind}").DataFrame(listed)
+    return pyarrow.table(listed) if kind == "arrow" else listed
+
+
+NAMED_BY = ["filename", "uuid", "PassengerId", "TransactionID", "index", "Unnamed: 0", "sample", "url", 'key="a"']
+SOURCES = ["csv", "csv.gz", "parquet", "jsonl", "duckdb", "pandas", "polars", "arrow", "mapping"]
+
+
+@pytest.mark.parametrize(("name", "kind"), list(zip(NAMED_BY, SOURCES, strict=True)))
+def test_columns_show_that_rows_are_other_pairs(name, kind, tmp_path):
+    """Whatever the column of names is called; the interval by id is the oracle, that of arrays in one order."""
+    form = list(FORMS)[(len(name) + len(kind)) % 4]
+    base = {name: FORMS[form](), "label": SORTED}
+    old = written(kind, tmp_path / "old", **base, pred=BEFORE)
+    new = {key: each[TURN] for key, each in base.items()} | {"pred": AFTER[TURN]}
+    new = written(kind, tmp_path / "new", **new)
+    with pytest.raises(ValueError, match=rf"column {name!r} of old and new differs in \d+ rows.*--id {name}.*--by-row"):
+        compared(old, new, **BY_ROW)
+    gain = sklearn.metrics.balanced_accuracy_score(SORTED, AFTER) - sklearn.metrics.balanced_accuracy_score(
+        SORTED, BEFORE
+    )
+    for more in ({"by_row": True}, {"id": name}):
+        if more != {"id": name} or form != "sparse":
+            found = compared(old, new, **BY_ROW, **more, generator=seed()).difference
+            assert found.estimate.item() == pytest.approx(gain)
+    if form != "sparse":
+        tensors = (torch.from_numpy(each) for each in (AFTER, BEFORE, SORTED))
+        right = paired_compare("balanced_accuracy", *tensors, 2, generator=seed()).difference
+        assert found.low.item() == pytest.approx(right.low.item(), abs=0.002)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "mapping", "duckdb"])
+@pytest.mark.parametrize("layout", ["one below the other", "interleaved"])
+def test_a_long_source_shows_other_pairs(layout, kind, tmp_path):
+    names = FORMS["text"]()
+    columns = {
+        "run": np.repeat(["a", "b"], 600),
+        "sample": np.r_[names, names[TURN]],
+        "label": np.r_[SORTED, SORTED[TURN]],
+        "pred": np.r_[BEFORE, AFTER[TURN]],
+    }
+    if layout == "interleaved":
+        order = np.arange(1200).reshape(2, 600).T.ravel()
+        columns = {name: each[order] for name, each in columns.items()}
+    source = written(kind, tmp_path / "long", **columns)
+    with pytest.raises(ValueError, match="column 'sample' of old and new differs in"):
+        compared(source, **BY_ROW, model="run")
+    found = compared(source, **BY_ROW, model="run", id="sample", generator=seed()).difference
+    tensors = (torch.from_numpy(each) for each in (AFTER, BEFORE, SORTED))
+    right = paired_compare("balanced_accuracy", *tensors, 2, generator=seed()).difference
+    assert found.low.item() == pytest.approx(right.low.item(), abs=0.002)
+
+
+def right_columns():
+    """Yield columns of two right programs by row: of both sources, in their order."""
+    draw = np.random.default_rng(4)
+    yield {"sample": (FORMS["text"](), FORMS["text"]())}  # the same order
+    yield {"time": tuple(np.array([f"12:{at:04}" for at in draw.integers(10_000, size=600)]) for _ in range(2))}
+    yield {"loss": tuple(draw.random(600).round(6) for _ in range(2))}
+    yield {"worker": tuple(draw.permutation(600) for _ in range(2))}  # of loaders with several workers
+    yield {"rank": tuple(draw.permutation(600).argsort() for _ in range(2))}
+    yield {
+        "note": (np.array(["é"] * 600), np.array(["x"] * 600)),
+        "fold": tuple(draw.integers(5, size=600) for _ in range(2)),
+    }
+    yield {"prompt": tuple(np.array([f"{at} {draw.integers(9)}" for at in range(600)]) for _ in range(2))}
+    yield {"row": (np.arange(600), np.arange(600) + 7)}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "mapping"])
+def test_columns_of_right_programs_are_silent(kind, tmp_path):
+    gain = sklearn.metrics.balanced_accuracy_score(SORTED, AFTER) - sklearn.metrics.balanced_accuracy_score(
+        SORTED, BEFORE
+    )
+    for more in right_columns():
+        old, new = (
+            written(kind, tmp_path / name, label=SORTED, pred=preds, **{key: each[at] for key, each in more.items()})
+            for at, (name, preds) in enumerate((("old", BEFORE), ("new", AFTER)))
+        )
+        assert compared(old, new, **BY_ROW).difference.estimate.item() == pytest.approx(gain)
+
+
+@pytest.mark.default_cases("2")
+@pytest.mark.parametrize("positives", [1, 2, 5, 50])
+def test_random_columns_of_right_programs_show_no_other_pairs(positives):
+    """Columns that are drawn anew for each source, such as places in a queue, among few positives."""
+    draw, told = np.random.default_rng(positives), 0
+    target = (np.arange(200) < positives).astype(int)
+    for _ in range(8 if positives == 2 else 40):
+        old, new = ({"label": target, "pred": target, "queue": draw.permutation(200)} for _ in range(2))
+        try:
+            compared(old, new, measure="accuracy", target="label", preds="pred", generator=seed())
+        except ValueError as error:
+            told += "differs in" in str(error)
+    assert told <= (1 if positives == 1 else 0)  # at most one in 200 of them with a single positive
+
+
+def test_columns_that_nobody_named_may_hold_anything(tmp_path):
+    """Other encodings, after the first rows as well, odd JSON, and columns that only some files hold."""
+    rows = [f"{t},{p},s{at}" for at, (t, p) in enumerate(zip(SORTED, BEFORE, strict=True))] * 3
+    for place in (3, 1500):
+        path = tmp_path / f"{place}.csv"
+        lines = ["label,pred,note", *rows]
+        path.write_bytes(
+            "\n".join([*lines[:place], "1,1,caf\udce9", *lines[place:], ""]).encode(errors="surrogateescape")
+        )
+        assert compared(path, path, **BY_ROW).difference.estimate == 0
+    (tmp_path / "parts").mkdir()
+    text(tmp_path / "parts" / "a.csv", label=SORTED, pred=BEFORE, sample=np.arange(600))
+    text(tmp_path / "parts" / "b.csv", label=SORTED, pred=BEFORE)
+    assert compared(tmp_path / "parts", tmp_path / "parts", **BY_ROW).difference.estimate == 0
+    lines = [{"label": 0, "pred": 0, "a": {"b": at}, "c": ["x", at], "d": [at]} for at in range(20)]
+    lines += [{"label": 1, "pred": 1, "a": 1, "c": 2, "d": "e"}]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert compared(tmp_path / "x.jsonl", tmp_path / "x.jsonl", **BY_ROW).difference.estimate == 0
+    odd = {"label": SORTED, "pred": BEFORE, "mixed": [*map(str, range(599)), 7], "image": None}
+    odd |= {"image": FORMS["text"](), "objects": [object()] * 600, "lists": [[at] * (at % 3) for at in range(600)]}
+    assert compared(odd, odd, **BY_ROW).difference.estimate == 0
+
+
+@pytest.mark.parametrize(
+    "pair", [*itertools.combinations_with_replacement(["csv", "parquet", "duckdb", "mapping", "pandas"], 2)]
+)
+def test_any_two_kinds_of_sources_are_compared(pair, tmp_path):
+    """A relation of the user's own connection gets no view, and an older comparison changes nothing."""
+    old = written(pair[0], tmp_path / "old", label=SORTED, pred=BEFORE, id=np.arange(600))
+    new = written(pair[1], tmp_path / "new", label=SORTED[TURN], pred=AFTER[TURN], id=np.arange(600)[TURN])
+    gain = sklearn.metrics.balanced_accuracy_score(SORTED, AFTER) - sklearn.metrics.balanced_accuracy_score(
+        SORTED, BEFORE
+    )
+    for sources, sign in (((old, new), 1), ((new, old), -1)):
+        found = compared(*sources, **BY_ROW, id="id").difference.estimate.item()
+        assert found == pytest.approx(sign * gain)
+    for source in (old, new):
+        if "duckdb" in type(source).__module__:
+            assert source.query(
+                "here", "SELECT count(*) FROM duckdb_views() WHERE view_name LIKE 'imbtorch%'"
+            ).fetchall() == [(0,)]
+
+
+def test_ids_written_as_floats_are_the_same_ids(tmp_path):
+    old = text(tmp_path / "old.csv", id=[1, 2, 3], label=[0, 1, 1], pred=[0, 1, 1])
+    new = text(tmp_path / "new.csv", id=["3.0", "1.0", " 2.00"], label=[1, 0, 1], pred=[0, 0, 1])
+    found = compared(old, new, measure="accuracy", target="label", preds="pred", id="id").difference
+    assert found.estimate.item() == pytest.approx(2 / 3 - 1)

@@ -416,3 +416,77 @@ def test_areas_that_chance_hardly_makes_so_low_are_told(reversed_scores):
     if reversed_scores:
         with pytest.warns(UserWarning, match=r"report: auc/b 0\.\d+, so the scores may be"):
             imbtorch.report(preds=labels, target={"a": TARGET == 1, "b": TARGET == 2})
+
+
+# --- models one below the other ---------------------------------------------------------------------------------------
+
+IDS = np.arange(200)
+TRUTH = np.random.default_rng(2).integers(2, size=200)
+ANSWERS = np.where(np.random.default_rng(3).random((3, 200)) < 0.2, 1 - TRUTH, TRUTH)
+
+
+def stacked(names, ids=IDS, target=TRUTH, order=None):
+    """Return predictions of several models, one below the other or in another order."""
+    times = len(names)
+    columns = {
+        "image": np.tile(ids, times),
+        "model": np.repeat(names, len(ids)),
+        "label": np.tile(target, times),
+        "pred": ANSWERS[:times].ravel(),
+        "score": np.random.default_rng(5).random(times * len(ids)),
+    }
+    order = slice(None) if order is None else order
+    return {name: each[order] for name, each in columns.items()}
+
+
+def told(source, **more):
+    result = imbtorch.report(source, target="label", preds="pred", **more)
+    assert result.counts.sum() == len(source["label"])
+    return [note for note in result.table().notes if "if 'model' names models" in note or "pass cluster=" in note]
+
+
+@pytest.mark.parametrize("order", ["below", "interleaved", "shuffled"])
+@pytest.mark.parametrize("kind", ["mapping", "pandas", "polars", "pyarrow"])
+def test_models_one_below_the_other_get_a_note(kind, order):
+    at = {"below": None, "interleaved": np.arange(600).reshape(3, 200).T.ravel()}.get(
+        order, np.random.default_rng(0).permutation(600)
+    )
+    for names in (["a", "b", "c"], [5, 6, 7]):
+        columns = stacked(names, order=at, ids=np.array([f"{each}.png" for each in IDS]) if names[0] == 5 else IDS)
+        source = columns
+        if kind != "mapping":
+            package = pytest.importorskip(kind, reason=f"needs {kind}")
+            lists = {name: each.tolist() for name, each in columns.items()}
+            source = package.table(lists) if kind == "pyarrow" else package.DataFrame(lists)
+        note = "the source holds each value of 'image' 3 times, once beside each of 'model'; if 'model' names models, "
+        assert told(source) == [f"{note}report each alone or pass group='model'; else pass cluster='image'"]
+        for more in ({"group": "model"}, {"cluster": "image"}):
+            assert told(source, **more) == []
+    single = {name: each[:200] for name, each in stacked(["a", "b", "c"]).items()}
+    assert told(single) == []
+
+
+def right_frames():
+    """Yield frames in which ids repeat rightly, or two columns cross, and the samples are different ones."""
+    draw = np.random.default_rng(6)
+    rows = 600
+
+    def frame(**columns):
+        return {"label": draw.integers(2, size=rows), "pred": draw.integers(2, size=rows), **columns}
+
+    slices = np.sort(draw.integers(40, size=rows))
+    yield frame(patient=slices, slice=np.concatenate([np.arange(n) for n in np.bincount(slices)]))  # unequal numbers
+    yield frame(patient=np.repeat(np.arange(60), 10), slice=np.tile(np.arange(10), 60))  # labels of slices
+    yield frame(item=np.repeat(np.arange(200), 3), annotator=np.tile(["x", "y", "z"], 200))  # labels of annotators
+    yield frame(prompt=np.repeat(np.arange(150), 4), generation=np.tile(np.arange(4), 150))  # each right or wrong
+    yield frame(day=np.tile(np.arange(100), 6), site=np.repeat(list("abcdef"), 100))
+    yield frame(x=np.repeat(np.arange(30), 20), y=np.tile(np.arange(20), 30))  # pixels
+    yield frame(image=np.arange(rows), fold=np.arange(rows) % 5)
+    yield frame(image=np.arange(rows), split=["test"] * rows, year=draw.integers(2000, 2010, size=rows))
+    yield frame(text=[f"text {at}" for at in range(rows)], length=draw.integers(5, size=rows), odd=[object()] * rows)
+    yield frame(site=np.repeat(["a", "b"], rows // 2), hospital=np.tile(["c", "d"], rows // 2))
+
+
+def test_ids_that_repeat_rightly_get_no_note():
+    for source in right_frames():
+        assert told(source) == []
