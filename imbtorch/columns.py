@@ -200,7 +200,9 @@ class Classes:
                 remedy = f"is none of class_names; add it there, or leave such rows out by ignore={keys[at]!r}"
                 if not of_target:
                     meant = did_you_mean(keys[at], self.names) if self.kind == "strings" else ""
-                    remedy = f"no target has{meant}; if it is a class, name all classes by class_names=[...]"
+                    value = None if column.cells[at].kind == "missing" else keys[at]
+                    remedy = f"no target has{meant}; if it is a class, name all classes by class_names=[...]; if it is"
+                    remedy += f" no answer, a report takes no_answer={value!r}"
                 raise ValueError(f"{text} {remedy}; classes are {first_names(self.names)}")
         return found
 
@@ -213,7 +215,9 @@ def without_left_out(columns: Sequence[Column], rules: Rules) -> list[Column]:
     for column in columns:
         pairs = zip(column.levels, column.cells, strict=True)
         out = [cell.kind == "missing" and rules.word(each) is None for each, cell in pairs]
-        if column is columns[0]:
+        if column is not columns[0]:
+            out = [left and not rules.is_no_answer(each) for left, each in zip(out, column.levels, strict=True)]
+        else:
             out = [left or rules.ignores(each) for left, each in zip(out, column.levels, strict=True)]
         kept &= ~np.array(out)[column.codes] | (rules.missing != "drop" and column is not columns[0])
     return [replace(column, kept=kept) for column in columns]
@@ -258,7 +262,8 @@ def _checked(column: Column, rules: Rules, of_target: bool) -> list[int]:
         written = f" written as {first_names(list(map(repr, words)))}" if words else ""
         named = f"class_names= that holds {words[0]!r}, or " if words else ""
         text = f"{column.name} has no value{column.where(missing)}{written}; missing='drop' leaves such rows out"
-        raise ValueError(f"{text}; {named}missing='class' makes a class of them")
+        counts = "" if of_target else "; in a report no_answer=None counts them as misses"
+        raise ValueError(f"{text}; {named}missing='class' makes a class of them{counts}")
     return sorted({*held}.difference(missing))
 
 

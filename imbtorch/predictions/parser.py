@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 ERROR, INTERRUPTED = 2, 130  # exit codes; those of verdicts are in choosing.gate
 ARGUMENTS = re.compile(
-    r"\b(?P<name>class_names|positive|task|missing|ignore|scores|preds|threshold|logits|group|frequency|encoding|decimal"
+    r"\b(?P<name>class_names|positive|task|missing|ignore|no_answer|scores|preds|threshold|logits|group|frequency|encoding|decimal"
     r"|head|prevalence|id|by_row|model|alerts|margin|looks_file|looks|look)=(?P<value>\[\.\.\.\]|'[^']*'|\"[^\"]*\"|-?\w*)"
 )  # in remedies of errors
 EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed

@@ -127,7 +127,7 @@ def counted(
         "state": _layout(samples, asked, own, prevalence),
     }
     if samples.may_abstain:
-        report = ImbalanceReport("multiclass", **options | with_no_answer(samples, measures))
+        report = ImbalanceReport("multiclass", **options | with_no_answer(samples, measures, options["prevalence"]))
     else:
         named = _without_areas(measures, scored)
         report = ImbalanceReport(samples.task, class_names=samples.names, measures=named, **options)
@@ -167,7 +167,7 @@ class OfOneClass:
     higher_is_better = True
 
 
-def with_no_answer(samples: Samples, measures: Any) -> dict[str, Any]:
+def with_no_answer(samples: Samples, measures: Any, shares: Any) -> dict[str, Any]:
     """Return the arguments of a report that counts no answer as a miss of its class, and as no class of its own."""
     binary, known = samples.task == "binary", OF_ANSWERS + ("specificity",) * (samples.task == "binary")
     names = [name for name in DEFAULT if name in known] if measures is None else measures
@@ -181,7 +181,10 @@ def with_no_answer(samples: Samples, measures: Any) -> dict[str, Any]:
         found |= {name: OfOneClass(name, 1) for name in OF_CLASSES if name in found}
         found |= {name: OfOneClass("recall", 0) for name in ("specificity",) if name in found}
     number = len(samples.names)
-    return {"class_names": (*samples.names, NO_ANSWER), "ignore_index": number, "measures": found}
+    if shares is not None and not isinstance(shares, Mapping) and len(shares) == number:
+        shares = dict(zip(samples.names, map(float, shares), strict=True))
+    names = (*samples.names, NO_ANSWER)
+    return {"class_names": names, "ignore_index": number, "measures": found, "prevalence": shares}
 
 
 def answer_notes(samples: Samples, result: ReportResult) -> list[str]:
@@ -189,8 +192,9 @@ def answer_notes(samples: Samples, result: ReportResult) -> list[str]:
     counts = confusion_counts(result.counts).double()
     answered, right = counts[:, :-1].sum(), counts.diagonal()[:-1].sum()
     notes = [f"answered {answered / counts.sum():.3f}; right among the answered {right / answered:.3f}"]
-    if samples.task == "binary":
-        notes.append(f"{', '.join(OF_CLASSES)}, specificity: of {samples.names[1]!r}")
+    named = [name for name in (*OF_CLASSES, "specificity") if name in result.values]
+    if samples.task == "binary" and named:
+        notes.append(f"{', '.join(named)}: of {samples.names[1]!r}")
     return notes
 
 

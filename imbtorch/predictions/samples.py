@@ -109,7 +109,7 @@ def from_source(source: Source, argument: str, preds: Any, target: Any, more: Ma
     source.called |= {column: name for name, column in names.items()}
     if list(of_target) != [""]:
         of_target, of_preds = _same_labels(of_target, of_preds)
-    elif len(of_preds) > 1 and argument != "scores":
+    elif list(of_preds) != [""] and argument != "scores":
         raise ValueError(
             "preds names several columns, as for labels, but target names one; name the columns of scores by scores="
         )

@@ -385,7 +385,7 @@ def paired_models(data: Predictions, how: Pairing, measure: str) -> PairedModels
     unfit: list[str] = [name for name in ("weight", "frequency") if name in data._more]
     unfit += ["no_answer"] * (data._rules.no_answer != ())
     if unfit:
-        raise ValueError(f"a comparison takes no {unfit[0]}=; leave it out, or use imbtorch.statistics.compare")
+        raise ValueError(f"a comparison takes no {unfit[0]}=; compare two reports by imbtorch.statistics.compare")
     source = None if data._source is None else data._open([data._target, how.old, how.new])
     other, target = how.other, None
     if other is not None:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from torch import Tensor
 from imbtorch.counts import Counts, Margins
 from imbtorch.measures.named import AveragedMeasure, allowed_averages
 from imbtorch.measures.traits import by_key, defaults_of
-from imbtorch.metrics.rows import Row, Snapshot
+from imbtorch.metrics.rows import Kind, Row, Snapshot
 from imbtorch.reports.readings import FEW_CLASSES, Readings
 
 FORMAT = "imbtorch report"
@@ -34,8 +34,10 @@ def text_of_file(
 ) -> str:
     """Return the text of a file: version, settings, counts, and those values that the counts cannot give."""
     settings = _settings(at, readings)
-    given = {key for kind in ("measures", "per_class") for key in settings[kind] or {}}
-    stored = {row: value for row, value in rows.items() if row not in readings.rows or row.measure not in given}
+    of_classes = settings["per_class"] or {}
+    given = {kind: of_classes if kind in ("class", "class group") else settings["measures"] for kind in get_args(Kind)}
+    known = {row for row in readings.rows if row.measure in given[row.kind]}
+    stored = {row: value for row, value in rows.items() if row not in known}
     data = {
         "format": FORMAT,
         "schema": SCHEMA,

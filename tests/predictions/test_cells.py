@@ -9,8 +9,8 @@ import shlex
 import numpy as np
 import pytest
 import sklearn.metrics
-from imblearn.metrics import macro_averaged_mean_absolute_error
 from compared import compared
+from imblearn.metrics import macro_averaged_mean_absolute_error
 from rooms import command_line
 
 import imbtorch

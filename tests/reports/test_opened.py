@@ -149,7 +149,7 @@ def test_signatures_differ_exactly_where_counts_or_settings_do():
             {"schema": 1, "imbtorch": "0.5.0"},
             "written by imbtorch 0.5.0 with schema 1, .*reads schema 2; open it with the version that wrote it",
         ),
-        ({"format": "other"}, "holds no result of a report"),
+        ({"format": "other"}, "holds no result of imbtorch"),
         ({"counts": None}, "is not complete or was changed"),
         ({"counts": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}, "is not complete or was changed"),
         (None, "is no JSON file"),

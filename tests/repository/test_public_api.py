@@ -31,9 +31,9 @@ NAMES = {
     "imbtorch": METRICS
     + MEASURES
     + """
-        Cell Counts ExactBatchSampler InfeasibleError LogitAdjustment LogitAdjustmentResult Margins Predictions ReportResult
-        ReportedValue Row SweepResult Table Threshold at_prevalence cluster_ids confusion_matrix margins merge_classes
-        one_vs_rest merge_results open_result report shot_groups
+        Cell Counts ExactBatchSampler InfeasibleError LogitAdjustment LogitAdjustmentResult Margins Predictions
+        ReportResult ReportedValue Row SweepResult Table Threshold at_prevalence cluster_ids confusion_matrix margins
+        merge_classes one_vs_rest merge_results open_result report shot_groups
     """,
     "imbtorch.measures": MEASURES,
     "imbtorch.statistics": """
