@@ -153,8 +153,8 @@ def point_of(data: Mapping[str, Any]) -> OperatingPoint:
     holds = {name: as_number(each) for name, each in data["holds"].items()}
     point = OperatingPoint(**plain, counts=counts, holds=holds, limits=dict(data["limits"]))
     if (given := data["corrected"]) is not None:
-        low, high, estimate = (torch.tensor(as_number(given[name])).double() for name in ("low", "high", "estimate"))
-        vars(point)["corrected"] = Interval(estimate, low, high, given["level"], given["method"])
+        ends = [torch.tensor(as_number(given[name]), dtype=torch.float64) for name in ENDS[:3]]
+        vars(point)["corrected"] = Interval(*ends, given["level"], given["method"])
     return point
 
 

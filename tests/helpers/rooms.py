@@ -43,6 +43,7 @@ ROOMS = {
     "plots.curves": ("least_precision precision_recall_isometrics precision_recall_points roc_isometrics roc_points"),
     "plots.style": "probability",
     "predictions.command_line": "",
+    "predictions.compare": "",
     "predictions.files": "",
     "predictions.label_bounds": "",
     "predictions.report": "",

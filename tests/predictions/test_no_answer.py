@@ -158,7 +158,7 @@ LABELS = {"y": ["a", "b", "c", "a"], "p": ["a", "INVALID", "c", "b"], "s": [0.5]
         (lambda data: data.report(scores=["s", "s", "s"]), "no_answer is for predicted classes"),
         (lambda data: data.compare("p", "p", "f1"), "a comparison takes no no_answer="),
         (
-            lambda data: Predictions(MANY, target="a b".split(), no_answer="x").report("b a".split()),
+            lambda data: Predictions(MANY, target=["a", "b"], no_answer="x").report(["b", "a"]),
             "and labels always",
         ),
         (lambda data: Predictions(LABELS, target="z").report({"z": "z"}), "as for labels, but target names one"),
