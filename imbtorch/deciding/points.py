@@ -153,8 +153,8 @@ def point_of(data: Mapping[str, Any]) -> OperatingPoint:
     holds = {name: as_number(each) for name, each in data["holds"].items()}
     point = OperatingPoint(**plain, counts=counts, holds=holds, limits=dict(data["limits"]))
     if (given := data["corrected"]) is not None:
-        ends = [torch.tensor(as_number(given[name]), dtype=torch.float64) for name in ENDS[:3]]
-        vars(point)["corrected"] = Interval(*ends, given["level"], given["method"])
+        low, high, middle = (torch.tensor(as_number(given[k]), dtype=torch.double) for k in ("low", "high", "estimate"))
+        vars(point)["corrected"] = Interval(middle, low, high, given["level"], given["method"])
     return point
 
 

@@ -95,6 +95,20 @@ def _merge(options: argparse.Namespace) -> tuple[int, str]:
 
 def _compare(options: argparse.Namespace) -> tuple[int, str]:
     """Return the verdict on two models as exit code and text."""
+    columns = _columns(options)
+    data = _predictions(options, options.old)
+    other = None if options.new is None else _predictions(options, options.new)
+    how = {name: getattr(options, name) for name in ("id", "by_row", "model", "threshold", "alerts")}
+    pair = paired_models(data, Pairing(columns[0], columns[-1], other, **how), options.measure)
+    gate = Gate(pair, options.measure, options.margin)
+    shared = ("measure", "target", "preds", "scores", "threshold", "alerts", "positive")
+    settings = {name: getattr(options, name) for name in shared}
+    verdict = gate.decide(options.looks, options.look, options.looks_file, settings)
+    return NOT_WORSE if verdict.code == UNDECIDED and options.undecided == "pass" else verdict.code, verdict.text
+
+
+def _columns(options: argparse.Namespace) -> list[str]:
+    """Return the columns of both models."""
     columns = options.preds or options.scores
     columns = names_in(columns[0]) if len(columns) == 1 else columns
     single = options.new is not None or options.model is not None
@@ -105,17 +119,7 @@ def _compare(options: argparse.Namespace) -> tuple[int, str]:
         raise ValueError("two files need one column of predictions, of the same name in both")
     if options.scores and options.measure not in AREAS and options.threshold is None and options.alerts is None:
         raise ValueError("scores need --threshold or --alerts, unless the measure is auc or average_precision")
-    data = _predictions(options, options.old)
-    other = None if options.new is None else _predictions(options, options.new)
-    how = {name: getattr(options, name) for name in ("id", "by_row", "model", "threshold", "alerts")}
-    if how["threshold"] is not None and len(how["threshold"]) == 1:
-        (how["threshold"],) = how["threshold"]
-    pair = paired_models(data, Pairing(columns[0], columns[-1], other, **how), options.measure)
-    gate = Gate(pair, options.measure, options.margin)
-    shared = ("measure", "target", "preds", "scores", "threshold", "alerts", "positive")
-    settings = {name: getattr(options, name) for name in shared}
-    verdict = gate.decide(options.looks, options.look, options.looks_file, settings)
-    return NOT_WORSE if verdict.code == UNDECIDED and options.undecided == "pass" else verdict.code, verdict.text
+    return list(columns)
 
 
 RUN = {"report": _report, "thresholds": _thresholds, "merge": _merge, "compare": _compare}

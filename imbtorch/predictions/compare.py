@@ -102,8 +102,8 @@ def _thresholds(measure: str, how: Pairing) -> tuple[float, ...] | None:
         return ()
     if how.threshold is None:
         return None
-    given = how.threshold if isinstance(how.threshold, (list, tuple)) else [how.threshold] * 2
-    found = tuple(real_number("threshold", each) for each in given)
+    given = how.threshold if isinstance(how.threshold, (list, tuple)) else [how.threshold]
+    found = tuple(real_number("threshold", each) for each in given) * (2 if len(given) == 1 else 1)
     if len(found) != 2:
         raise ValueError(f"threshold must be one number or two, the old model's first, got {how.threshold!r}")
     return found

@@ -85,7 +85,7 @@ class Parser(argparse.ArgumentParser):
     """Parser whose errors name the remedy."""
 
     def error(self, message: str) -> NoReturn:
-        """Exit with the usage and a message."""
+        """Stop with the usage and a message."""
         option = re.search(r"(--[\w-]+).*expected (?:at least )?one argument", message)
         if option:
             message += f"; write {option[1]}=VALUE for a value that begins with -"

@@ -254,7 +254,7 @@ class Samples:
 
 
 def samples_of(given: Given, rules: Rules, logits: bool) -> Samples:
-    """Type the samples of a source: the classes from all values; labels are typed part by part."""
+    """Read the classes of a source from all its values; labels are read part by part."""
     counted = _counted(given, rules)
     columns = counted[0]
     target = columns[next(iter(given.target.values()))]

@@ -213,7 +213,7 @@ class Predictions:
         prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
         higher_is_better: bool | None = None,
     ) -> SweepResult:
-        """Sweep thresholds of two classes, of each label, or of each class against the rest.
+        """Try thresholds of two classes, of each label, or of each class against the rest.
 
         Args:
             scores: as for :meth:`report`.
@@ -271,7 +271,7 @@ class Predictions:
         class_groups: Mapping[str, Sequence[str | int]] | None = None,
         higher_is_better: bool | None = None,
     ) -> LogitAdjustmentResult:
-        """Sweep logit adjustments of several classes.
+        """Try logit adjustments of several classes.
 
         Args:
             scores: scores of all classes, as for :meth:`report`.
@@ -436,9 +436,8 @@ def report(
         prevalence: class shares of the population.
         measures: measures over all classes.
         intervals: True for the 95% intervals of all measures, or names of values.
-        class_names, positive, task, group, cluster, weight, frequency, ignore, missing, no_answer, encoding, decimal,
-            head:
-            as for :class:`Predictions`.
+        class_names, positive, task, group, cluster, weight, frequency, ignore, missing: as for :class:`Predictions`.
+        no_answer, encoding, decimal, head: as for :class:`Predictions`.
 
     Returns:
         :class:`imbtorch.ReportResult`, as ``ImbalanceReport.result()``: print its ``table()``.

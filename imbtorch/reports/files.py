@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from imbtorch.reports.readings import FEW_CLASSES, Readings
 
 FORMAT = "imbtorch report"
 SCHEMA = 2  # version of the files
+IN_CLASSES: tuple[Kind, ...] = ("class", "class group")
 
 
 def text_of_file(
@@ -34,9 +35,9 @@ def text_of_file(
 ) -> str:
     """Return the text of a file: version, settings, counts, and those values that the counts cannot give."""
     settings = _settings(at, readings)
-    of_classes = settings["per_class"] or {}
-    given = {kind: of_classes if kind in ("class", "class group") else settings["measures"] for kind in get_args(Kind)}
-    known = {row for row in readings.rows if row.measure in given[row.kind]}
+    of_counts, measures, own = readings.rows, settings["measures"], settings["per_class"]
+    of_classes = {row.measure for row in of_counts if own is None or row.measure in own}
+    known = {row for row in of_counts if row.measure in (of_classes if row.kind in IN_CLASSES else measures)}
     stored = {row: value for row, value in rows.items() if row not in known}
     data = {
         "format": FORMAT,

@@ -1,6 +1,6 @@
 """One call for a comparison of saved predictions, of one source or two."""
 
-from imbtorch.predictions import saved
+import imbtorch
 
 READING = ("class_names", "positive", "ignore", "missing", "encoding", "decimal", "head")
 
@@ -10,6 +10,6 @@ def compared(old, new=None, *, measure, target, preds=None, scores=None, cluster
     names = preds or scores
     names = [names] * 2 if isinstance(names, str) else names
     reading = {name: arguments.pop(name) for name in READING if name in arguments}
-    other = None if new is None else saved.Predictions(new, target=target, **reading)
-    data = saved.Predictions(old, target=target, cluster=cluster, **reading)
+    other = None if new is None else imbtorch.Predictions(new, target=target, **reading)
+    data = imbtorch.Predictions(old, target=target, cluster=cluster, **reading)
     return data.compare(*names, measure, other=other, **arguments)

@@ -9,6 +9,7 @@ import importlib
 ROOMS = {
     "choosing.comparisons": "compare_outcomes",
     "choosing.epochs": "",
+    "choosing.gate": "NOT_WORSE",
     "choosing.halves": "",
     "choosing.looks": "LooksFile quantile_of_look",
     "choosing.outcomes": "JointOutcomes checked_outcomes",
@@ -46,6 +47,7 @@ ROOMS = {
     "predictions.compare": "",
     "predictions.files": "",
     "predictions.label_bounds": "",
+    "predictions.parser": "",
     "predictions.report": "",
     "predictions.scores": "",
     "predictions.sources": "",

@@ -18,11 +18,9 @@ import numpy as np
 import pytest
 import sklearn.metrics
 import torch
-from rooms import command_line
+from rooms import NOT_WORSE, command_line, parser
 
 import imbtorch
-from imbtorch.choosing.gate import NOT_WORSE
-from imbtorch.predictions import parser
 from imbtorch.statistics import paired_compare
 
 NAMES = np.array(["emu, rare", "house cat", "wild dog"])  # sorted; one class is never predicted

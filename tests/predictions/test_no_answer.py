@@ -1,4 +1,4 @@
-"""Predictions that are no answer: scikit-learn's values with ``labels=``, exact fractions of two classes, errors."""
+"""A theme of several modules: predictions that are no answer, against scikit-learn and exact fractions."""
 
 import importlib
 import json

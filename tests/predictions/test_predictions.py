@@ -1,4 +1,4 @@
-"""`Predictions`: thresholds, adjustments and comparisons of saved predictions, held against a training's and peers."""
+"""Thresholds, adjustments and comparisons of `Predictions` (`saved.py`), against those of a training and peers."""
 
 import importlib
 import json

@@ -278,11 +278,6 @@ def test_many_groups_report_the_worst_alone_unless_asked():
         ({"groups": True}, TypeError, "groups must be a sequence of names"),
         ({"groups": ["a", 1]}, TypeError, "names that are non-empty strings, got 1"),
         ({"groups": ["fold: 1"]}, ValueError, "a checkpoint's file name cannot hold :"),
-        (
-            {"groups": ["1", "2"], "measures": ["recall"]},
-            ValueError,
-            "'recall/1' is already reported, and groups adds it",
-        ),
         ({"groups": 2, "per_group": ["mcc"], "measures": ["iam"]}, ValueError, r"per_group holds \['mcc'\]"),
         ({"groups": 2, "per_group": "iam"}, TypeError, r"such as \('iam',\)"),
         ({"per_group": ["iam"]}, ValueError, "per_group needs groups"),

@@ -49,6 +49,7 @@ PARAMETERS, OF_LIGHTNING = 12, 16  # most of a public callable; Lightning's Mode
 MORE_PARAMETERS = {  # whoever raises one of these names it in the subject of the commit
     "ChosenEpoch": 14,
     "ImbalanceReport": 20,
+    "OperatingPoint": 13,
     "ThresholdSweep": 20,
     "paired_compare": 13,
     "Predictions": 16,
