@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import io
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from imbtorch.choosing.gate import NOT_WORSE, UNDECIDED, Gate
@@ -14,7 +16,7 @@ from imbtorch.deciding.curves import AREAS
 from imbtorch.deciding.points import OperatingPoint
 from imbtorch.predictions import parser
 from imbtorch.predictions.compare import Pairing
-from imbtorch.predictions.files import KINDS
+from imbtorch.predictions.files import KINDS, with_orders
 from imbtorch.predictions.parser import names_in
 from imbtorch.predictions.paths import check_output, found_files
 from imbtorch.predictions.results import merge_results, open_result
@@ -39,10 +41,8 @@ def run(options: argparse.Namespace) -> tuple[int, str]:
 def _report(options: argparse.Namespace) -> tuple[int, str]:
     """Report the predictions of files."""
     data = _predictions(options, options.file, "task", "group", "weight", "frequency")
-    threshold: Any = 0.5 if options.threshold is None else options.threshold
-    if isinstance(threshold, str):
-        threshold = _threshold(threshold)
-    names = ("scores", "logits", "prevalence", "measures", "intervals")
+    threshold = None if options.threshold is None else _threshold(options.threshold)
+    names = ("scores", "logits", "prevalence", "measures", "intervals", "unlabelled", "unclear", "of")
     result = data.report(options.preds, threshold=threshold, **{name: getattr(options, name) for name in names})
     if options.json is not None:
         result.to_json(options.json)
@@ -84,6 +84,35 @@ def _thresholds(options: argparse.Namespace) -> tuple[int, str]:
     return 0, "\n\n".join(texts) if options.form is None else texts[0]
 
 
+def _label(options: argparse.Namespace) -> tuple[int, str]:
+    """Draw the rows of a pool to label, and write them with the plan."""
+    out = Path(options.out)
+    beside = out.with_suffix(".plan.json")
+    for path in (out, beside):
+        check_output("--out", path, found_files(options.file, KINDS))
+    data = Predictions(options.file, target="label", positive=options.positive)
+    plan = data.label_plan(
+        options.preds,
+        labels=options.labels,
+        scores=options.scores,
+        threshold=options.threshold,
+        aim=options.aim,
+        seed=options.seed,
+    )
+    with_orders(options.file, plan.rows, out)
+    plan.save(beside)
+    pairs, hits = zip(plan.pool, plan.classes, strict=True), sum(plan.predicted)
+    negative, positive = (f"{number:,} rows predicted as {name!r}" for number, name in pairs)
+    predicted = ["--preds", options.preds] if options.scores is None else ["--scores", options.scores]
+    predicted += [] if options.threshold is None else ["--threshold", f"{options.threshold:g}"]
+    predicted += [] if options.positive is None else ["--positive", options.positive]
+    after = ["imbtorch", "report", str(out), "--target", "label", *predicted, "--unlabelled", str(beside)]
+    return 0, (
+        f"{out}: {hits} of {positive} and {len(plan.rows) - hits} of {negative} to label, in the order of label_order\n"
+        f"fill in the column label, then: {shlex.join(after)}"
+    )
+
+
 def _merge(options: argparse.Namespace) -> tuple[int, str]:
     """Add results of shards."""
     check_output("--json", options.json, options.file)
@@ -122,7 +151,7 @@ def _columns(options: argparse.Namespace) -> list[str]:
     return list(columns)
 
 
-RUN = {"report": _report, "thresholds": _thresholds, "merge": _merge, "compare": _compare}
+RUN = {"report": _report, "thresholds": _thresholds, "label": _label, "merge": _merge, "compare": _compare}
 
 
 def _predictions(options: argparse.Namespace, files: Any, *more: str) -> Predictions:

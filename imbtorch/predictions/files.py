@@ -656,3 +656,21 @@ def open_files(
     check_choice("encoding", encoding or ENCODINGS[0], ENCODINGS)
     check_choice("decimal", decimal, (".", ","))
     return Files(found_files(given, KINDS), wanted, encoding or ENCODINGS[0], decimal, head, like)
+
+
+def with_orders(given: Any, rows: Sequence[int], out: str | os.PathLike[str]) -> None:
+    """Write all rows of files as CSV, with empty labels and the places of the rows to label."""
+    source = open_files(given, [], None, ".", True)
+    taken = sorted({"label", "label_order"}.intersection(source.names))
+    if taken:
+        raise ValueError(f"the file has a column {taken[0]!r} already, which would be written; rename it")
+    places = dict(zip(rows, range(1, len(rows) + 1), strict=True))
+    start, beside = 0, f"{os.fspath(out)}.part"
+    with open(beside, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*source.names, "label", "label_order"])
+        for part in source._select(source.names).to_arrow_reader(BATCH):
+            cells = zip(*(part.column(at).to_pylist() for at in range(part.num_columns)), strict=True)
+            writer.writerows([*row, "", places.get(at, "")] for at, row in enumerate(cells, start))
+            start += part.num_rows
+    os.replace(beside, out)

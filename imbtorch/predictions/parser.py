@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 ERROR, INTERRUPTED = 2, 130  # exit codes; those of verdicts are in choosing.gate
 ARGUMENTS = re.compile(
     r"\b(?P<name>class_names|positive|task|missing|ignore|no_answer|scores|preds|threshold|logits|group|frequency|encoding|decimal"
-    r"|head|prevalence|id|by_row|model|alerts|margin|looks_file|looks|look)=(?P<value>\[\.\.\.\]|'[^']*'|\"[^\"]*\"|-?\w*)"
+    r"|head|prevalence|unclear|id|by_row|model|alerts|margin|looks_file|looks|look)=(?P<value>\[\.\.\.\]|'[^']*'|\"[^\"]*\"|-?\w*)"
 )  # in remedies of errors
 EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
 
@@ -137,6 +137,11 @@ def _parser() -> Parser:
         "--measures", type=names_in, metavar="NAMES", help="measures, as in iam,mcc; an unknown name lists all"
     )
     one.add_argument("--intervals", action="store_true", help="add the 95%% intervals of all measures")
+    one.add_argument(
+        "--unlabelled", metavar="PLAN", help="plan of 'imbtorch label', or 'random' to trust that labels are"
+    )
+    one.add_argument("--unclear", type=names_in, metavar="VALUES", help="labels of a plan that nobody could decide")
+    one.add_argument("--of", choices=("pool", "population"), default="pool", help="what exact intervals are of")
     _add_output(one, "the result, for open_result and merge")
 
     rule = commands.add_parser(
@@ -160,6 +165,24 @@ def _parser() -> Parser:
     rule.add_argument("--calibration", action="store_true", help="add how calibrated the scores are")
     rule.add_argument("--plot", metavar="FILE", help="draw the measure and the curves, as in out.png")
     _add_output(rule, "the operating point, for --threshold of report")
+
+    plan = commands.add_parser(
+        "label",
+        help="draw the rows of a pool to label",
+        description="Draw rows at random within the two classes that a model predicts, and write all rows as CSV with "
+        "two more columns: an empty 'label', and 'label_order', 1 to N for the rows to label. You may stop early. The "
+        "plan is written beside it.",
+    )
+    plan.add_argument("file", nargs="+", help="files, folders, or a glob in quotes")
+    chosen = plan.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--preds", metavar="COLUMN", help="column of predicted classes")
+    chosen.add_argument("--scores", metavar="COLUMN", help="column of scores of the positive class; needs --threshold")
+    plan.add_argument("--threshold", type=float, metavar="T", help="score above which 1 is predicted")
+    plan.add_argument("--positive", help="positive one of two classes; by default 1 or True")
+    plan.add_argument("--labels", type=int, required=True, metavar="N", help="number of rows to label")
+    plan.add_argument("--aim", choices=("f1", "recall", "precision"), default="f1", help="f1 is also for mcc and iam")
+    plan.add_argument("--seed", type=int, default=0, help="seed of the draw")
+    plan.add_argument("--out", required=True, metavar="FILE", help="CSV file to write, as in to_label.csv")
 
     more = commands.add_parser(
         "merge",

@@ -12,6 +12,7 @@ import numpy as np
 
 from imbtorch.deciding import points
 from imbtorch.deciding.points import OperatingPoint
+from imbtorch.predictions.labels import opened_pool
 from imbtorch.predictions.paths import check_twice
 from imbtorch.reports.opened import checked_contents, open_report, read_file, result_of
 from imbtorch.reports.result import ReportResult
@@ -44,7 +45,9 @@ def open_result(path: str | PathLike[str]) -> ReportResult | OperatingPoint:
     """
     data = read_file(path)
     if data["format"] != points.FORMAT:
-        return open_report(path, data)
+        result = open_report(path, data)
+        with checked_contents(path, data, data["format"], data["schema"]):
+            return opened_pool(result, data["pool"]) if "pool" in data else result
     with checked_contents(path, data, points.FORMAT, points.SCHEMA):
         return points.point_of(data)
 
@@ -77,6 +80,8 @@ def merge_results(*paths: str | PathLike[str]) -> ReportResult:
     files = [read_file(path) for path in paths]
     for path, data in zip(paths, files, strict=True):
         open_report(path, data)
+        if "pool" in data:
+            raise ValueError(f"{path} holds labels of a pool; label a plan of the whole pool in place of its parts")
     parts, equal = _parts(paths, files)
     settings = [each["settings"] | {"class_names": each["class_names"]} for each in files]
     for path, own in zip(paths, settings, strict=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
 from typing import Any, TypedDict, TypeVar, overload
 
 import torch
@@ -24,6 +26,19 @@ from imbtorch.deciding.sweep_result import SweepResult
 from imbtorch.deciding.sweep_settings import Also
 from imbtorch.measures.named import Measured
 from imbtorch.predictions.compare import Pairing, paired
+from imbtorch.predictions.label_bounds import Aim
+from imbtorch.predictions.labels import (
+    ORDER,
+    UNFIT,
+    LabelPlan,
+    Of,
+    Read,
+    open_plan,
+    planned,
+    pool_of,
+    read_pool,
+    result_of_pool,
+)
 from imbtorch.predictions.report import check_order, counted, opened, reading
 from imbtorch.predictions.samples import Samples, from_arrays, from_source, samples_of
 from imbtorch.predictions.scores import sizes_of
@@ -159,11 +174,15 @@ class Predictions:
         preds: Any = None,
         *,
         scores: Any = None,
-        threshold: Thresholds | OperatingPoint = 0.5,
+        threshold: Thresholds | OperatingPoint | None = None,
         logits: bool = False,
         prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
         intervals: bool | Sequence[str] = False,
+        unlabelled: LabelPlan | str | PathLike[str] | None = None,
+        unclear: Any = None,
+        of: Of = "pool",
+        pool: Mapping[Any, int] | None = None,
     ) -> ReportResult:
         """Report predicted classes or scores, as :class:`imbtorch.ImbalanceReport` reports those of a training.
 
@@ -171,16 +190,24 @@ class Predictions:
         several classes of each one against the rest and their mean: exact up to 5 million samples, then by a sweep's
         bins.
 
+        **Pools** of two classes of which only some rows are labelled have exact intervals of all measures, if these
+        rows were drawn at random within each predicted class. Targets of the other rows are missing.
+
         Args:
             preds: predicted classes, of several labels a column each. Floating arrays are scores; columns never are.
             scores: score of class 1, True or ``positive``, or of each class, by name or ``[N, K]`` in their order.
-            threshold: score strictly above which 1 is predicted, for two classes and labels; or an operating point of
-                a sweep.
+            threshold: score strictly above which 1 is predicted, for two classes and labels, by default 0.5; or an
+                operating point of a sweep.
             logits: whether scores are logits rather than probabilities; never guessed.
             prevalence: class shares of the population for which values are computed, by class or in the order of the
                 classes (by class if ``positive`` names the first of two); for labels the share of positives of each.
             measures: measures over all classes, as in :class:`imbtorch.ImbalanceReport`.
             intervals: True for the 95% intervals of all measures, or names of values; False by default.
+            unlabelled: plan of :meth:`label_plan` or its file; or ``"random"`` to trust that the labelled rows were
+                drawn at random within each predicted class.
+            unclear: value or list of values of labels of a pool that nobody can decide; bounds take either class.
+            of: ``"pool"``, or ``"population"`` for new rows of the same source.
+            pool: number of rows of the pool by predicted class, if the source holds labelled rows only, on trust.
 
         Returns:
             :class:`imbtorch.ReportResult`, as ``ImbalanceReport.result()``: print its ``table()``.
@@ -194,9 +221,85 @@ class Predictions:
         argument, predicted = ("preds", preds) if scores is None else ("scores", scores)
         if isinstance(threshold, OperatingPoint):
             threshold = threshold.checked_for(logits)
+        if unlabelled is not None or pool is not None:
+            if prevalence is not None:
+                raise ValueError("labels of a pool give values at its own class shares; leave prevalence out")
+            plan = None if unlabelled == "random" else unlabelled
+            plan = open_plan(plan) if isinstance(plan, (str, PathLike)) else plan
+            read = self._pool(argument, predicted, logits, threshold, unclear, plan)
+            return result_of_pool(*pool_of(read, plan, pool), of, read.names, measures)
+        threshold = 0.5 if threshold is None else threshold
         samples = self._samples(argument, predicted, logits, ROLES)
         with reading(samples.given.source):
             return counted(samples, threshold, prevalence, measures, intervals)
+
+    def label_plan(
+        self,
+        preds: Any = None,
+        *,
+        labels: int,
+        scores: Any = None,
+        threshold: float | None = None,
+        logits: bool = False,
+        aim: Aim = "f1",
+        seed: int = 0,
+    ) -> LabelPlan:
+        """Draw the rows of a pool of two classes to label, at random within each predicted class.
+
+        Args:
+            preds: predicted classes.
+            labels: number of labels, of which one at least is of each predicted class.
+            scores: scores of the positive class in place of predicted classes.
+            threshold: score strictly above which 1 is predicted.
+            logits: whether scores are logits.
+            aim: ``"f1"``, also for MCC and IAM, which labels a third of all among the rows predicted positive;
+                ``"recall"`` labels a tenth, ``"precision"`` as many as possible.
+            seed: seed of the draw.
+
+        Returns:
+            :class:`imbtorch.statistics.LabelPlan`: ``plan.rows`` are the positions to read; ``plan.save(path)``.
+
+        >>> data = Predictions({"pred": [0] * 9_000 + [1] * 1_000}, target="label")
+        >>> plan = data.label_plan("pred", labels=300)
+        >>> len(plan.rows), sum(plan.predicted)
+        (300, 100)
+        """
+        if (preds is None) == (scores is None):
+            raise TypeError("preds or scores must be given, one of them")
+        argument, predicted = ("preds", preds) if scores is None else ("scores", scores)
+        read = self._pool(argument, predicted, logits, threshold, None, None, labelled=False)
+        return planned(read, labels, aim, seed, threshold)
+
+    def _pool(
+        self,
+        argument: str,
+        predicted: Any,
+        logits: bool,
+        threshold: Any,
+        unclear: Any,
+        plan: LabelPlan | None,
+        labelled: bool = True,
+    ) -> Read:
+        """Read the rows of a pool."""
+        wrong = [f"{name}=: {why}" for name, why in UNFIT.items() if name in self._more]
+        wrong += ["missing='drop': rows without a label are the pool"] * (self._rules.missing != "raise")
+        wrong += ["ignore=: leaving rows out biases the values; pass unclear="] * (self._rules.ignore is not None)
+        wrong += ["no_answer=: predict a class for each row"] * (self._rules.no_answer != ())
+        if wrong:
+            raise ValueError(f"labels of a pool take no {wrong[0]}")
+        if argument == "scores" and not isinstance(threshold, (int, float)):
+            raise ValueError("scores of a pool need threshold=, the one that was fixed before rows were drawn")
+        if plan is not None and threshold != plan.threshold:
+            raise ValueError(f"threshold must be that of the plan, {plan.threshold}, got {threshold}")
+        if self._source is None:
+            given = from_arrays(argument, predicted, self._target if labelled else predicted, {})
+        else:
+            source = self._open([self._target, predicted, ORDER])
+            given = from_source(source, argument, predicted, self._target if labelled else predicted, {})
+        if given.labels or self._rules.task not in (None, "binary"):
+            raise ValueError("labels within predicted classes are of two classes, not of several labels")
+        with reading(given.source):
+            return read_pool(given if labelled else replace(given, target={}), self._rules, threshold, unclear, plan)
 
     def thresholds(
         self,
@@ -415,7 +518,7 @@ def report(
     target: Any,
     preds: Any = None,
     scores: Any = None,
-    threshold: Thresholds | OperatingPoint = 0.5,
+    threshold: Thresholds | OperatingPoint | None = None,
     logits: bool = False,
     prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
     measures: Mapping[str, Measured] | Sequence[str] | None = None,

@@ -262,7 +262,7 @@ class ReportResult(Result):
         uneven = f"intervals: {largest} of the samples; {TOO_NARROW}" if largest else ""
         return Table(
             {kind: found for kind, found in blocks.items() if found},
-            tuple(filter(None, [_means(settings), baseline, uneven, *self._notes])),
+            tuple(filter(None, [means_text(settings), baseline, uneven, *self._notes])),
             printed={"group": FEW},
         )
 
@@ -321,7 +321,7 @@ def _cells(rows: Mapping[Row, Any]) -> dict[Row, Cell]:
     return cells
 
 
-def _means(settings: Readings) -> str:
+def means_text(settings: Readings) -> str:
     """Return a text that says which values are means over the classes or labels, or those of the positive class."""
     kind = "binary" if settings.counting.task == "binary" else "macro"
     names = [key for key, each in settings.measures.items() if each.is_averaged and each.average == kind]

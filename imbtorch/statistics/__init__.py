@@ -13,6 +13,7 @@ from imbtorch.deciding.points import OperatingPoint
 from imbtorch.deciding.ties import undominated
 from imbtorch.intervals.baselines import beats_baseline, skill, trivial
 from imbtorch.intervals.intervals import Interval, bootstrap, posterior
+from imbtorch.predictions.labels import LabelPlan
 
 __all__ = [
     "AdjustmentPoint",
@@ -20,6 +21,7 @@ __all__ = [
     "ChosenEpoch",
     "Comparison",
     "Interval",
+    "LabelPlan",
     "OperatingPoint",
     "Runs",
     "RunsByMeasure",
