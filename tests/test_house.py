@@ -41,7 +41,7 @@ WINGS = {  # each with the wings that it may import; any wing may import plots
 }
 FACES = {"imbtorch", "imbtorch.__main__", "imbtorch.statistics"}
 PUBLIC = {*PUBLIC_MODULES, "imbtorch.measures", "imbtorch.functional", "imbtorch.version"}
-CORE_LINES, CORE_MODULES, LINES = 12_000, 45, 27_600
+CORE_LINES, CORE_MODULES, LINES = 12_250, 45, 28_500
 COMPLEXITY, DOCSTRING_LINES = 18, 60
 
 
