@@ -337,8 +337,12 @@ class HandTill(SyncedMetric):
             raise
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> torch.nn.Module:
-        """Move samples to another device; scores keep their dtype."""
-        super()._apply(fn, exclude_state=("scores", "targets"))
+        """Move samples to another device; all states keep their dtype."""
+        super()._apply(fn, exclude_state=tuple(self._defaults))
+        for name, first in (("settings", [self._digest]), ("not_counted", [0] * len(FAULTS))):
+            default, held = torch.tensor(first, device=self.device), getattr(self, name)
+            self._defaults[name] = default
+            setattr(self, name, default.clone() if held.is_meta else held.to(self.device))  # of meta after to_empty
         self.scores = [kept.to(self.device) for kept in self.scores]
         self.targets = [kept.to(self.device) for kept in self.targets]
         return self
