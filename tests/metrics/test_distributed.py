@@ -855,3 +855,44 @@ def test_processes_that_all_count_all_samples_are_told_once(kind):
     assert all("the first batch is the same on all processes" in text for text in first[0])
     assert all("process_group=" in text and "ExactBatchSampler" in text for text in first[0])
     assert first[1] == []
+
+
+# --- tensors that processes share -------------------------------------------------------------------------------------
+
+
+def counts_of_distributed_tensors(rank, world):
+    """Follow the remedy of the error for each placement of distributed tensors; return the counts of all processes."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    generator = torch.Generator().manual_seed(0)
+    scores, target = torch.rand(13, 3, generator=generator), torch.arange(13) % 3
+    line, table = init_device_mesh("cpu", (world,)), init_device_mesh("cpu", (1, world))
+    found = []
+    for mesh, *kinds in (
+        (line, Shard(0)),
+        (line, Shard(1)),
+        (line, Replicate()),
+        (table, Replicate(), Shard(0)),
+        (table, Shard(0), Shard(0)),
+    ):
+        of_target = [Shard(0) if kind.is_shard() else kind for kind in kinds]
+        given = {"preds": distribute_tensor(scores, mesh, kinds), "target": distribute_tensor(target, mesh, of_target)}
+        own, report = {}, ImbalanceReport("multiclass", 3)
+        for name, plain in (("preds", target), ("target", scores)):
+            with pytest.raises(TypeError, match=f"{name} must be an ordinary tensor with the samples of this") as error:
+                report.update(*((given[name], plain) if name == "preds" else (plain, given[name])))
+            remedy = str(error.value).partition("; use ")[2]
+            own[name] = eval(remedy, {**given, "Shard": Shard})
+        report.update(**own)
+        report.compute()
+        found.append(report.result().counts.tolist())
+    return found
+
+
+def test_the_remedy_for_distributed_tensors_counts_each_sample_once():
+    pytest.importorskip("torch.distributed.tensor", reason="needs torch 2.5, which made distributed tensors public")
+    generator = torch.Generator().manual_seed(0)
+    expected = confusion_matrix(torch.arange(13) % 3, torch.rand(13, 3, generator=generator).argmax(1)).tolist()
+    for found in launch(2, counts_of_distributed_tensors):
+        assert found == [expected] * 5
