@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal, Protocol, TypedDict, get_args
 import numpy as np
 import torch
 from torch import Tensor
-from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.compat import rank_zero, warn_once
@@ -68,8 +67,6 @@ ONE_HOT = (
 )
 _UPDATES: dict[str, list[Any]] = {}
 """Methods ``update`` that classes outside this package define, by their name."""
-
-SYNCED = "The metric is synced; call unsync() before forward()."
 
 
 class Counter(Protocol):
@@ -277,8 +274,7 @@ class CountsMetric(SummedState):
         On a GPU a single metric does so without waiting; a report or a sweep waits once, to copy counts to the host.
         With ``dist_sync_on_step=True`` the value covers the current batches of all processes.
         """
-        if self._is_synced:
-            raise TorchMetricsUserError(SYNCED)
+        self._refuse_synced()
         counter = self._counter_of_a_batch()
         batch = self._read(counter, preds, target, group, weight, cluster, frequency)
         counted = counter.zeros(self._state.device)
@@ -432,8 +428,7 @@ class CountsMetric(SummedState):
 @torch.jit.unused
 def _forward_through_update(metric: CountsMetric, *args: Any, **kwargs: Any) -> Any:
     """Count a batch with the ``update`` of a subclass, and return the value of what it counted."""
-    if metric._is_synced:
-        raise TorchMetricsUserError(SYNCED)
+    metric._refuse_synced()
     before, updates = metric._state.clone(), metric._update_count
     metric.update(*args, **kwargs)
     was_reset = metric._update_count <= updates

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
-from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.compat import rank_zero
@@ -163,14 +162,13 @@ class HandTill(SyncedMetric):
 
     def _check(self, preds: Tensor, target: Tensor) -> None:
         """Check types, shapes and devices of a batch, and that the metric is not synced."""
+        self._refuse_synced()
         if not isinstance(preds, Tensor) or not preds.is_floating_point():
             got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
             raise TypeError(f"preds must be floating scores [N, C, ...], got {got}; class indices cannot be ranked")
         self._counting.check(preds, target)
         if preds.device != self.device:
             raise ValueError(f"preds are on {preds.device} but the metric is on {self.device}; move the metric")
-        if self._is_synced:
-            raise TorchMetricsUserError("The Metric has been synced; call unsync() before update().")
 
     def _note_faults(self, faults: dict[int, tuple[Tensor, Tensor]]) -> None:
         """Raise for samples that cannot be ranked, or tally them for ``compute`` on a device or several processes.
@@ -239,10 +237,17 @@ class HandTill(SyncedMetric):
             raise ValueError(f"incoming_state must be a HandTill or its metric_state, got {got}")
         if not torch.equal(state["settings"].to(self.device), self.settings):
             raise ValueError("cannot merge a HandTill with another num_classes, logits or ignore_index")
+        self._refuse_synced()
         self.scores = [*self.scores, *(kept.to(self.device) for kept in state["scores"])]
         self.targets = [*self.targets, *(kept.to(self.device) for kept in state["targets"])]
         self.not_counted = self.not_counted + state["not_counted"].to(self.device)
         self._update_count += updates
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        """Load saved samples."""
+        if any(f"{prefix}{name}" in state_dict for name in self._defaults):
+            self._refuse_synced()
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     # --- the value --------------------------------------------------------------------------------------------------
 

@@ -246,6 +246,14 @@ class SyncedMetric(Metric):
         finally:
             self.unsync(should_unsync=self._is_synced and should_unsync)
 
+    def _refuse_synced(self) -> None:
+        """Raise if the metric is synced, since what it counted now would be lost."""
+        if self._is_synced:
+            raise TorchMetricsUserError(
+                "The metric is synced: it holds the counts of all processes until unsync() restores its own, so that "
+                "new counts would be lost; count outside sync_context(), or call unsync() first"
+            )
+
     def __copy__(self) -> SyncedMetric:
         """Copy with a separate state, since two metrics must never share one."""
         return self.clone()  # type: ignore[return-value]
@@ -324,6 +332,7 @@ class SummedState(SyncedMetric):
             exclusive: copy the state also if other objects merely hold it, so that they do not see the change. The
                 members of a compute group must see the updates of their leader (:attr:`_leads`) and no other change.
         """
+        self._refuse_synced()
         if self._lent and captures(self._state.device):
             raise RuntimeError(
                 f"the state of {type(self).__name__} is shared with other objects, such as the compute group of a "
@@ -350,7 +359,10 @@ class SummedState(SyncedMetric):
             return
         if misfit := self._misfit(value):
             raise ValueError(misfit)
-        self._state, self._owned, self._lent = value, False, True
+        if self._is_synced:  # a collection may set it; it is this process's own state, which unsync restores
+            self._local = value, False, True
+        else:
+            self._state, self._owned, self._lent = value, False, True
         self._note_change()
 
     @property
@@ -510,6 +522,7 @@ class SummedState(SyncedMetric):
 
         @functools.wraps(update)
         def wrapped(*args: Any, **kwargs: Any) -> None:
+            self._refuse_synced()
             self.__dict__["_leads"] = self._lent and updated_by_collection()
             update(*args, **kwargs)
             self._note_update()
