@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, MutableSet
+from collections.abc import Iterator, KeysView, MutableSet
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -36,6 +36,25 @@ def updated_by_collection() -> bool:
         return False
     caller = sys._getframe(2)
     return caller.f_code is _COLLECTION_UPDATE and bool(caller.f_locals["self"]._groups_checked)
+
+
+# torchmetrics/collections.py, _equal_metric_states: `if metric1._defaults.keys() != metric2._defaults.keys(): return
+# False`. Else metrics whose states are equal after the first update are merged, whatever their `update` reads.
+class _OwnKeys(KeysView[str]):
+    """Keys of a mapping that equal the keys of no other mapping."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _OwnKeys) and other._mapping is self._mapping  # type: ignore[attr-defined]
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class UnmergedDefaults(dict[str, Any]):
+    """Defaults of the states of a metric that a ``MetricCollection`` merges with no other metric, nor its copies."""
+
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
+        """Return keys that equal only themselves."""
+        return _OwnKeys(self)
 
 
 # torchmetrics/metric.py, Metric.forward: `self._forward_cache = ...` is the only place that keeps the value of a batch.

@@ -232,7 +232,7 @@ class HandTill(SyncedMetric):
         """
         updates = incoming_state._update_count if isinstance(incoming_state, HandTill) else 1
         state: Any = incoming_state.metric_state if isinstance(incoming_state, HandTill) else incoming_state
-        if not isinstance(state, dict) or state.keys() != self._defaults.keys():
+        if not isinstance(state, dict) or set(state) != set(self._defaults):
             got = f"the states {sorted(state)}" if isinstance(state, dict) else type(state).__name__
             raise ValueError(f"incoming_state must be a HandTill or its metric_state, got {got}")
         if not torch.equal(state["settings"].to(self.device), self.settings):

@@ -17,7 +17,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-from imbtorch.compat import is_traced, rank_zero, updated_by_collection, warn_caller
+from imbtorch.compat import UnmergedDefaults, is_traced, rank_zero, updated_by_collection, warn_caller
 from imbtorch.counting.arguments import cpu_by_default, refuse_arguments_of_others
 from imbtorch.counts import has_float64
 from imbtorch.suggestions import did_you_mean
@@ -125,6 +125,9 @@ class SyncedMetric(Metric):
             meant = did_you_mean(unknown[0], inspect.signature(type(self)).parameters)
             raise TypeError(f"{type(self).__name__} has no argument {unknown[0]!r}{meant}") from None
         self._alike_in: list[Any] = []  # process groups in which all processes have the same settings
+        counting = next(each for each in type(self).__mro__ if "update" in vars(each))
+        if not str(counting.__module__).startswith("imbtorch."):  # an update may read what states do not show
+            self._defaults = UnmergedDefaults()
 
     @property
     def process_group(self) -> Any | None:
