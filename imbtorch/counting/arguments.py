@@ -42,17 +42,18 @@ def check_tensor(name: str, value: object) -> None:
         raise TypeError(f"{name} must be an ordinary tensor, got a nested one; use torch.cat({name}.unbind())")
     if value.layout is not strided:
         raise TypeError(f"{name} must be a dense tensor, got {value.layout}; use {name}.to_dense()")
-    if kind == "MaskedTensor":
-        raise TypeError(f"{name} must be an ordinary tensor, got a {kind}; use {name}.to_tensor(ignore_index)")
-    if kind == "DTensor":  # metrics sum over processes, which would each count a full tensor
-        own = all(each.is_shard(0) for each in getattr(value, "placements", ()))
-        sharded = "" if own else f".redistribute(placements=[Shard(0)] * {name}.device_mesh.ndim)"
-        raise TypeError(
-            f"{name} must be an ordinary tensor with the samples of this process, got a DTensor; use "
-            f"{name}{sharded}.to_local()"
-        )
+    if kind in ("MaskedTensor", "DTensor"):
+        raise TypeError(f"{name} must be an ordinary tensor, got a {kind}; use {_plain(name, value)}")
     if value.is_floating_point() and value.itemsize == 1:
         raise TypeError(f"{name} must have a dtype that torch can compare, got {value.dtype}; use {name}.float()")
+
+
+def _plain(name: str, value: Any) -> str:
+    """Return the expression for an ordinary tensor, of a distributed one with the samples of this process alone."""
+    if type(value).__name__ == "MaskedTensor":
+        return f"{name}.to_tensor(ignore_index)"
+    own = all(each.is_shard(0) for each in value.placements)  # a full tensor would be counted by each process
+    return f"{name}{'' if own else f'.redistribute(placements=[Shard(0)] * {name}.device_mesh.ndim)'}.to_local()"
 
 
 def check_class_indices(name: str, labels: Tensor, *, predicted: bool) -> None:

@@ -23,7 +23,8 @@ from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
 from imbtorch.metrics.rows import dependent_text
-from imbtorch.metrics.state import Setting, SummedState, digest
+from imbtorch.metrics.seen_samples import digest
+from imbtorch.metrics.state import Setting, SummedState
 from imbtorch.suggestions import first_names
 
 OnInvalid = Literal["raise", "warn"]
@@ -224,7 +225,7 @@ class CountsMetric(SummedState):
     ) -> Batch:
         """Check and read a batch, including the groups, weights, clusters and frequencies of its samples."""
         batch, counting = counter.read(preds, target), self._counting
-        self._note_first_batch(preds, target)
+        self._note_samples(preds, target)
         if target.ndim == 2 and not preds.is_floating_point() and _are_one_hot(self, preds, target):
             self._warn_once("one-hot", f"{type(self).__name__}: {ONE_HOT}")
         if counting.logits:

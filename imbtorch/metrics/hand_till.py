@@ -21,7 +21,8 @@ from imbtorch.counting.logits import against_the_rest, wide
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import has_float64, ratio, shown_dtype
 from imbtorch.metrics.base import TorchmetricsArguments, uncounted_text
-from imbtorch.metrics.state import Setting, SyncedMetric, digest
+from imbtorch.metrics.seen_samples import digest
+from imbtorch.metrics.state import Setting, SyncedMetric
 
 OUT_OF_RANGE, NAN = FAULTS.index("targets out of range"), FAULTS.index("NaN scores")
 IMPOSSIBLE = FAULTS.index("probabilities outside [0, 1]")
@@ -144,7 +145,7 @@ class HandTill(SyncedMetric):
             TypeError: for predictions that are not floating scores.
         """
         self._check(preds, target)
-        self._note_first_batch(preds, target)
+        self._note_samples(preds, target)
         scores = wide(preds.detach().movedim(1, -1).reshape(-1, self.num_classes))
         # probabilities near 1 may be equal in float32 although their log-odds differ
         scores = against_the_rest(scores) if self.logits else scores.clone()
@@ -267,7 +268,7 @@ class HandTill(SyncedMetric):
             process_group=self.process_group,
             distributed_available_fn=self.distributed_available_fn,
         ).to(self.device)
-        batch._alike_in, batch._first_batch = self._alike_in, self._first_batch
+        batch._alike_in, batch._seen = self._alike_in, self._seen
         batch.scores, batch.targets = [scores], [target]
         with batch.sync_context(dist_sync_fn=self.dist_sync_fn):
             return batch._samples()
@@ -334,7 +335,7 @@ class HandTill(SyncedMetric):
             kind = torch.float64 if has_float64(self.device) else torch.float32
             self.scores, self.targets = [scores.flatten().to(self.device, kind)], [targets.to(self.device)]
             super()._sync_dist(dist_sync_fn, process_group)
-            self._warn_of_batches(same)
+            self._warn_of_samples(same)
         except BaseException:
             for name, state in before.items():
                 setattr(self, name, state)
