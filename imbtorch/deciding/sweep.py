@@ -16,7 +16,7 @@ from imbtorch.counting.batches import Batch
 from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.logits import LOW, PROBABILITIES, spread_like_probabilities
 from imbtorch.counting.tasks import Counting, check_memory
-from imbtorch.counts import check_choice, double, evaluated
+from imbtorch.counts import check_choice, double, evaluated, ratio
 from imbtorch.deciding.base import DecidingSweep
 from imbtorch.deciding.curves import matrices_of, unresolved
 from imbtorch.deciding.histogram import Grid, Histogram
@@ -52,7 +52,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
     The logged value is too high, because the same samples chose the threshold: :meth:`interval` corrects it (see
     ``examples/choices.md``). The state is a histogram of scores, by default of 64 kB: AUC and average precision are
-    exact to 0.002 unless ``compute`` tells of few positives in a bin or of both classes beyond the last threshold.
+    exact to 0.002 unless ``compute`` tells of few positives in a bin or of both classes beyond the last threshold. Of
+    few samples it tells, on the CPU, if AUC may be off by 0.01.
 
     Args:
         measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or ``functools.partial`` of
@@ -192,6 +193,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             raise ValueError(f"at_least and alerts need probabilities, and {UNSURE}")
         self._name(self._settings.rows, prefix, postfix)
         self._lowest: tuple[float, ...] = ()  # least and greatest float64 probability below the lowest edge
+        self._mixed: Tensor | None = None  # bins with scores of both classes that differ in the first batch
         initial = [0.5] * histogram.labels if task == "multilabel" else 0.5
         self._own_rule(None if task == "multiclass" else Threshold(initial, logits))
         if clusters:
@@ -267,6 +269,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self._report_problems(faults, actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
         self._warn_of_probabilities(counts)
         self._warn_of_ends(counts)
+        self._warn_of_mixed_bins(counts)
         self._warn_of_crowds(counts)
         self._warn_of_limits(counts)
         buckets = self._buckets_of(self._histogram, state)
@@ -328,8 +331,11 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             self._warn_once("probabilities", f"{type(self).__name__}: {PROBABILITIES}")
 
     def _read(self, counter: Counter, preds: Tensor, *others: Any) -> Batch:
-        """Read a batch; note the least and the greatest of float64 probabilities below the lowest edge."""
+        """Read a batch; note what bins hide: probabilities below the lowest edge, and scores of a first batch."""
         batch = super()._read(counter, preds, *others)
+        if not self._update_count and reading_is_free(preds) and self._histogram.grid.name == DEFAULT:
+            scores = preds if self.task == "multiclass" and not self.logits else cast(Tensor, batch.scores)
+            self._mixed = self._histogram.mixed(batch, scores.detach())
         if reading_is_free(preds) and preds.dtype == torch.float64 and not self.logits:
             scores = preds if self.task == "multiclass" else cast(Tensor, batch.scores)
             low = scores[(scores >= 0) & (scores <= self._histogram.grid.edges[0])]
@@ -341,7 +347,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     def reset(self) -> None:
         """Set all counts to zero; the rule and the last result stay."""
         super().reset()
-        self._lowest = ()
+        self._lowest, self._mixed = (), None
 
     def _warn_of_ends(self, histogram: Tensor) -> None:
         """Warn if scores of both classes lie beyond an outermost edge, where the histogram cannot tell them apart."""
@@ -358,6 +364,26 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
                 "crowded",
                 f"{type(self).__name__}: {samples:g} scores of both classes lie beyond {where} and count as equal, "
                 f"although they may differ, so that areas, the threshold and its value ignore their order; {remedy}. "
+                "imbtorch.report ranks any scores exactly",
+            )
+
+    def _warn_of_mixed_bins(self, histogram: Tensor) -> None:
+        """Warn if AUC loses the order of few scores, which the first batch has shown to differ: not those of trees."""
+        if self._mixed is None or not self._may_warn("crowded"):
+            return
+        of_labels, edges = histogram.reshape(-1, *histogram.shape[-2:]), self._histogram.grid.edges
+        label, place = self._mixed // of_labels.shape[-1], self._mixed % of_labels.shape[-1]
+        inside = (place > 0) & (place < len(edges))  # those at the ends are told otherwise
+        counts = of_labels[label, :, place].double() * inside.unsqueeze(-1)
+        pairs = torch.zeros(len(of_labels), dtype=torch.float64).index_add_(0, label, counts.prod(-1))
+        lost = ratio(pairs, 2 * of_labels.sum(-1).double().prod(-1)).max().item()
+        if lost > FEW_TOLERANCE:
+            fullest = counts.prod(-1).argmax()
+            above = f"{'a logit of ' * self.logits}{edges[place[fullest] - 1].item():.{4 if self.logits else 10}g}"
+            self._warn_once(
+                "crowded",
+                f"{type(self).__name__}: scores of both classes differ but fall between the same two thresholds, such "
+                f"as {counts[fullest].sum().item():g} scores above {above}, so that AUC may be off by {lost:.3f}; "
                 "imbtorch.report ranks any scores exactly",
             )
 
@@ -459,7 +485,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
 M = TypeVar("M")
 DEFAULT = Grid.of(None, False).name
-TOLERANCE = 0.002  # error of an area that needs no warning
+TOLERANCE, FEW_TOLERANCE = 0.002, 0.01  # errors of an area that need no warning: of one bin, of AUC by few scores
 CROWD = 100  # number of samples in a bin from which to warn
 LABELS_AT_ONCE = 16  # number of histograms in memory at a time, 1 MB each with what is computed of it
 
