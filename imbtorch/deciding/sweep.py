@@ -52,8 +52,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
     The logged value is too high, because the same samples chose the threshold: :meth:`interval` corrects it (see
     ``examples/choices.md``). The state is a histogram of scores, by default of 64 kB: AUC and average precision are
-    exact to 0.002 unless ``compute`` tells of few positives in a bin or of both classes beyond the last threshold. Of
-    few samples it tells, on the CPU, if AUC may be off by 0.01.
+    exact to 0.002 unless ``compute`` tells of scores that share a bin (of few ones, on the CPU, from 0.01 on).
 
     Args:
         measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or ``functools.partial`` of

@@ -30,6 +30,7 @@ from imbtorch.compat import (
 from imbtorch.deciding.base import DecidingSweep
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
 from imbtorch.lightning.base import Callback, is_fitting, reports, shared_results
+from imbtorch.lightning.loggers import mlflow_problem, names_for_mlflow
 from imbtorch.measures.traits import by_any_name
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
@@ -56,6 +57,7 @@ class _Guard:
         self._already_warned: set[str] = set()
         self._ignored: list[Any] = []  # filters that suppress a warning of Lightning
         self._replaces_lightnings_warning = False
+        self._before: dict[str, int] = {}  # path of a metric -> its updates when fit, validate or test began
         self._held: dict[str, int] = {}  # path of a metric -> its updates when this epoch or evaluation began
         self._updated: dict[str, str] = {}  # path of a metric -> stage whose first batch updated it last
         self._counted: set[str] = set()  # paths of the metrics that its first batch updated
@@ -67,6 +69,7 @@ class _Guard:
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Check that counts are summed over the right processes, before the first batch."""
         self._check_processes(trainer, pl_module)
+        self._warn_of_names_in_mlflow(trainer, pl_module)
         self._logged_as = {}
 
     def _check_processes(self, trainer: Any, module: nn.Module) -> None:
@@ -95,6 +98,7 @@ class _Guard:
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Hide Lightning's warning about the sampler: the guard warns only where samples are counted twice."""
         _let_sweeps_decide(pl_module, stage in ("fit", "validate"))
+        self._before = _updates(pl_module)
         counts = any(True for _ in _metrics(pl_module))
         self._replaces_lightnings_warning = counts and stage in ("validate", "test") and self._is_first(trainer)
         if self._replaces_lightnings_warning:
@@ -106,6 +110,7 @@ class _Guard:
         self._counted = set()
         if not is_fitting(trainer):
             self._check_processes(trainer, pl_module)
+            self._warn_of_names_in_mlflow(trainer, pl_module)
 
     on_test_start = on_validation_start
 
@@ -118,6 +123,23 @@ class _Guard:
     def _stop_ignoring(self) -> None:
         stop_ignoring(self._ignored)
         self._ignored = []
+
+    def _warn_of_names_in_mlflow(self, trainer: Any, module: nn.Module) -> None:
+        """Warn of names of reports, sweeps and collections that MLflow refuses or takes for one."""
+        children: list[tuple[str, Any]] = [*shared_results(module)]
+        named = [*(each for each in module.modules() if isinstance(each, MetricCollection)), *dict(children).values()]
+        problem = mlflow_problem(trainer.loggers, dict.fromkeys(name for each in named for name in each.keys()))  # noqa: SIM118
+        if not problem or not self._is_first(trainer):
+            return
+        remedies = []
+        for path, child in children:
+            for argument in ("class_names", "groups", "class_groups"):
+                given = list(getattr(child, argument, None) or ())
+                if (better := names_for_mlflow(given)) != given:
+                    remedies.append(f"build self.{path} with {argument} named {better}")
+        kept = "It keeps ASCII letters, digits, '_', '-', '.', ' ' and '/' of names"
+        remedy = "; ".join(remedies) or "choose names that differ in these"
+        self._warn(trainer, "mlflow", f"{problem}. {kept}: {remedy}")
 
     def _warn_of_repeated_samples(self, trainer: Any, stage: str, loaders: Any) -> None:
         for loader in tree_leaves(loaders):
@@ -189,9 +211,22 @@ class _Guard:
                     f"piled up {path}",
                     f"self.{path} still held {before} earlier updates when this {stage} began, and counts on: its "
                     f"values are of all samples since its last reset, not of this {stage}, and change less and less. "
-                    f"Log self.{path} itself, not what its compute() returns, so that Lightning resets it; or call "
-                    f"self.{path}.reset() after compute()",
+                    f"{self._remedy(trainer, path, before)}",
                 )
+
+    def _remedy(self, trainer: Any, path: str, before: int) -> str:
+        """Say how to reset a metric that held updates; logging it is no remedy for what an earlier run has left."""
+        if before <= self._before.get(path, 0):
+            act = getattr(trainer.state.fn, "value", trainer.state.fn)
+            return (
+                f"An earlier run, such as one that was interrupted, left them: call self.{path}.reset() before {act}()"
+            )
+        if getattr(trainer, "barebones", False):
+            return f"Call self.{path}.reset() after compute(), since barebones=True logs nothing"
+        return (
+            f"Log self.{path} itself, not what its compute() returns, so that Lightning resets it; or call "
+            f"self.{path}.reset() after compute()"
+        )
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Reset what an interrupted validation or test has updated, but no metric that held counts before it."""
@@ -230,7 +265,8 @@ class _Guard:
                 self._check_names(trainer, pl_module)
         elif self._is_first(trainer):
             self._warn_of_shared_metrics(trainer, dict(_logged_metrics(trainer)))
-        if self._replaces_lightnings_warning or (is_fitting(trainer) and any(_logged_metrics(trainer))):
+        read = any(metric.last_updates for path, metric in _metrics(pl_module) if path in self._counted)
+        if self._replaces_lightnings_warning or (is_fitting(trainer) and (read or any(_logged_metrics(trainer)))):
             self._warn_of_repeated_samples(trainer, "validation", trainer.val_dataloaders)
 
     def on_test_end(self, trainer: Any, pl_module: Any) -> None:
@@ -394,6 +430,7 @@ class MonitorGuard(_Guard, Callback):
     - a value logged in place of the metric, with the monitors that therefore cannot be checked,
     - a metric that adds to the counts of an earlier epoch or of another stage, because nothing resets it,
     - two metrics that are logged under one name, and one metric that is logged for several dataloaders,
+    - names that MLflow refuses or takes for one, at the start,
     - tensor-parallel processes, which get the same samples, if a metric has no ``process_group``,
     - a ``DistributedSampler`` that repeats samples in validation or test. Lightning's own warning, which comes even if
       no sample is repeated, is suppressed in ``validate`` and ``test`` of modules with metrics of this package.

@@ -305,6 +305,7 @@ class HandTill(SyncedMetric):
     def reset(self) -> None:
         """Remove all samples and start anew."""
         self.scores, self.targets = [], []  # torchmetrics would empty the lists, which other metrics may share
+        self._seen.clear()
         super().reset()
 
     def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:

@@ -35,6 +35,11 @@ class SeenSamples:
     """
 
     def __init__(self) -> None:
+        self._asked = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all samples, since those of a sanity check may be other ones than those of the epoch."""
         self._first: list[tuple[Tensor, Tensor]] = []
         self._held = 0
         self._sums = [0.0] * 4
@@ -64,8 +69,9 @@ class SeenSamples:
             one = next(filter(None, (fingerprint(values[:size], classes[:size], most) for size in sizes)), 0)
             if self._first[0][0].is_floating_point() and _differ(values):
                 sums = self._sums if self._sums[0] else _sums(values, classes)
+        self._asked += 1
         known = one and (self._sums[0] == 0 or sums[0] > 0)
-        more = not known and 0 < self._held < (POSITIONS if self._first[0][0].is_cpu else FEW)
+        more = not known and self._asked < FEW and 0 < self._held < (POSITIONS if self._first[0][0].is_cpu else FEW)
         own: list[int] = np.array([one, more, *sums], np.float64).view(np.int64).tolist()
         return [empty] * len(own) * rank + own + [empty] * len(own) * (processes - 1 - rank)
 

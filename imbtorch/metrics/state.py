@@ -408,6 +408,7 @@ class SummedState(SyncedMetric):
     def reset(self) -> None:
         """Set all counts to zero, in place unless another object holds the tensor."""
         self._unsync_state()
+        self._seen.clear()
         self._update_count = 0
         self._forward_cache: Any = None
         self._note_change()

@@ -871,6 +871,16 @@ def test_sums_tell_equal_samples_in_any_order_batches_and_rounding():
         assert told_of([(scores[order], target[order]), other], 64) == ""
 
 
+def test_samples_are_compared_in_a_limited_number_of_sums():
+    """Constant scores could wait for others for ever."""
+    seen, unsure = SeenSamples(), []
+    for _ in range(20):
+        seen.clear()
+        seen.add(torch.full((20,), 0.3), torch.zeros(20).long())
+        unsure.append(same_samples(seen.slots(0, 1), 0).unsure)
+    assert unsure == [True] * 15 + [False] * 5
+
+
 def test_batches_of_other_shapes_are_compared():
     """As of texts of other lengths, and a single sample."""
     parts = [
