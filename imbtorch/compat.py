@@ -46,8 +46,6 @@ class _OwnKeys(KeysView[str]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _OwnKeys) and other._mapping is self._mapping  # type: ignore[attr-defined]
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 class UnmergedDefaults(dict[str, Any]):
     """Defaults of the states of a metric that a ``MetricCollection`` merges with no other metric, nor its copies."""

@@ -253,7 +253,7 @@ def test_samples_of_several_processes_are_noted_without_a_wait(make):
             with waits("refused"):
                 each.add(*given)
         slots = torch.stack([torch.tensor(each.slots(rank, 2)) for rank, each in enumerate(seen)])
-        texts.append(same_samples(slots.amax(0).tolist(), 0).text)
+        texts.append(same_samples(slots.amax(0).tolist(), 0)[0])
     assert texts == ["the first batch is the same on all processes", ""]
 
 

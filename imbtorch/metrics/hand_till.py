@@ -331,12 +331,12 @@ class HandTill(SyncedMetric):
         scores, targets = self._samples()
         try:
             own_fn = None if dist_sync_fn is gather_all_tensors else dist_sync_fn
-            same = self._check_first_sync(self.device, own_fn, process_group or self.process_group)
+            text, _ = self._check_first_sync(self.device, own_fn, process_group or self.process_group)
             # one flat tensor of the widest dtype works for any dtype and number of classes, and for no samples at all
             kind = torch.float64 if has_float64(self.device) else torch.float32
             self.scores, self.targets = [scores.flatten().to(self.device, kind)], [targets.to(self.device)]
             super()._sync_dist(dist_sync_fn, process_group)
-            self._warn_of_samples(same)
+            self._warn_of_samples(text)
         except BaseException:
             for name, state in before.items():
                 setattr(self, name, state)

@@ -18,7 +18,7 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from imbtorch.compat import UnmergedDefaults, is_traced, updated_by_collection, warn_caller
 from imbtorch.counting.arguments import cpu_by_default, refuse_arguments_of_others
 from imbtorch.counts import has_float64
-from imbtorch.metrics.seen_samples import Same, SeenSamples, digest, same_samples
+from imbtorch.metrics.seen_samples import SeenSamples, digest, same_samples
 from imbtorch.suggestions import did_you_mean
 
 T = TypeVar("T")
@@ -155,11 +155,11 @@ class SyncedMetric(Metric):
 
     def _check_first_sync(
         self, device: torch.device, dist_sync_fn: Callable[..., list[Tensor]] | None, process_group: Any | None
-    ) -> Same:
+    ) -> tuple[str, bool]:
         """Compare the settings of several processes, once for each process group (a collective step).
 
-        Return which of them have the same samples, of which to warn behind the next collective step. The largest digest
-        and the largest negative digest are opposite numbers only if all digests are equal.
+        Return what to warn of behind the next collective step, and whether further samples may tell more. The largest
+        digest and the largest negative digest are opposite numbers only if all digests are equal.
 
         Raises:
             RuntimeError: on all processes, if their settings differ or there is no backend for the device of a state.
@@ -168,7 +168,7 @@ class SyncedMetric(Metric):
         group = process_group or (torch.distributed.group.WORLD if initialized else None)
         alone = dist_sync_fn is None and initialized and torch.distributed.get_world_size(group) == 1
         if alone or any(known is group for known in self._alike_in):
-            return Same()
+            return "", False
         kinds = backend_devices(group) if dist_sync_fn is None else []
         misplaced = bool(kinds) and device.type not in kinds
         device = torch.device(kinds[0]) if misplaced else device
@@ -203,10 +203,10 @@ class SyncedMetric(Metric):
         rank = torch.distributed.get_rank(group)
         return rank, self._seen.slots(rank, torch.distributed.get_world_size(group), **options)
 
-    def _warn_of_samples(self, same: Same) -> None:
+    def _warn_of_samples(self, text: str) -> None:
         """Warn of processes that count the same samples."""
-        if same.text:
-            warn_caller(f"{type(self).__name__}: {same.text}, {SAME_SAMPLES}")
+        if text:
+            warn_caller(f"{type(self).__name__}: {text}, {SAME_SAMPLES}")
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError; for ``items``, which Lightning's ``log_dict`` calls, with a remedy."""
@@ -598,7 +598,7 @@ class SummedState(SyncedMetric):
         them in the same collective step.
         """
         group = process_group or self.process_group
-        same = self._check_first_sync(state.device, dist_sync_fn, group)
+        text, unsure = self._check_first_sync(state.device, dist_sync_fn, group)
         if dist_sync_fn is not None or not any(each is group for each in self._unsure_in):
             total = over_processes(state, dist_sync_fn, group)
         else:
@@ -606,9 +606,9 @@ class SummedState(SyncedMetric):
             carried = torch.tensor(slots, device=state.device).view(state.dtype)
             both = over_processes(torch.cat((state, carried)), None, group)
             total = both[: len(state)]
-            same = same_samples(both[len(state) :].view(torch.int64).tolist(), rank)
-        self._unsure_in = [each for each in self._unsure_in if each is not group] + [group] * same.unsure
-        self._warn_of_samples(same)
+            text, unsure = same_samples(both[len(state) :].view(torch.int64).tolist(), rank)
+        self._unsure_in = [each for each in self._unsure_in if each is not group] + [group] * unsure
+        self._warn_of_samples(text)
         return total
 
     def unsync(self, should_unsync: bool = True) -> None:
