@@ -1,7 +1,7 @@
 """Check a release: tag, version and changelog agree, the files build, and the wheel runs in a fresh environment.
 
     python .github/release.py version
-    python .github/release.py check v0.6.0
+    python .github/release.py check v0.7.0
 
 Needs Python 3.11 with build, hatchling and twine, in the versions of the extra ``dev``. With ``--publish`` it also
 requires what a rehearsal only lists: the date in the changelog, and the entries that RELEASING.md says to fill in.
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("version", help="print the version of the source")
     check = commands.add_parser("check", help="check everything that a release needs")
-    check.add_argument("tag", help="tag of the release, such as v0.6.0")
+    check.add_argument("tag", help="tag of the release, such as v0.7.0")
     check.add_argument("--publish", action="store_true", help="also require what a rehearsal only lists")
     check.add_argument("--dist", type=Path, help="empty or new folder that keeps the built files")
     options = parser.parse_args(arguments)
@@ -90,7 +90,7 @@ def newest_heading() -> tuple[str, str]:
     text = (ROOT / ".github" / "CHANGELOG.md").read_text(encoding="utf-8")
     found = re.search(r"^## v?(\d[^\s,]*),? *(.*)$", text, re.MULTILINE)
     if found is None:
-        raise SystemExit("CHANGELOG.md has no heading of a version, such as '## 0.6.0, 2026-12-01'")
+        raise SystemExit("CHANGELOG.md has no heading of a version, such as '## 0.7.0, 2026-12-01'")
     return found[1], found[2]
 
 

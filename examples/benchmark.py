@@ -920,7 +920,7 @@ def transient_bytes(name: str, pixels: int) -> float | None:
 
 # --- a simulated accelerator ----------------------------------------------------------------------------------------
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"  # where the simulated device is
+HELPERS = Path(__file__).resolve().parents[1] / "tests" / "helpers"  # where the simulated device is
 
 
 @dataclass(frozen=True)
@@ -991,11 +991,11 @@ def chances_of_labels(size: int, samples: int) -> tuple[torch.Tensor, torch.Tens
 
 def launches(bench: Bench) -> None:
     """Launches, waits, copies and memory of update, forward and compute on a simulated accelerator."""
-    sys.path.insert(0, str(TESTS))
+    sys.path.insert(0, str(HELPERS))
     try:
         import simulated_device
     except ModuleNotFoundError:
-        print(f"\n--launches needs the simulated device of the tests, which is not in {TESTS}: clone the repository")
+        print(f"\n--launches needs the simulated device of the tests, which is not in {HELPERS}: clone the repository")
         return
     if not simulated_device.AVAILABLE:
         print(f"\n--launches needs torch 2.10, whose backends can be written in Python; this is {torch.__version__}")
@@ -1048,7 +1048,7 @@ def forget_value(metric: Any) -> None:
 
 def memory_on_device(_: int, __: int, samples: int) -> list[float | None]:
     """Transient bytes of an update of each metric on the simulated device, in a fresh process."""
-    sys.path.insert(0, str(TESTS))
+    sys.path.insert(0, str(HELPERS))
     import simulated_device  # noqa: F401, it registers the device
 
     found = []

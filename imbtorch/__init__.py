@@ -1,7 +1,7 @@
 """Metrics of imbalanced classification for PyTorch: one confusion matrix, every measure, any number of processes.
 
 Most programs need :class:`ImbalanceReport`, in notebooks :func:`report`. The page "All names" of the documentation
-(``.github/docs/api/names.md``) lists every public name with one line; ``help(imbtorch.ImbalanceReport)`` explains one.
+lists every public name with one line; ``help(imbtorch.ImbalanceReport)`` explains one.
 ``imbtorch.statistics``, ``papers``, ``plots``, ``lightning`` and ``huggingface`` need no import of their own.
 """
 
@@ -10,24 +10,31 @@ from typing import TYPE_CHECKING
 
 from imbtorch.counting.clusters import cluster_ids
 from imbtorch.counts import Counts, Margins, at_prevalence, margins, merge_classes, one_vs_rest
+from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
 from imbtorch.deciding.adjustment_sweep import LogitAdjustmentSweep
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
 from imbtorch.deciding.sweep import ThresholdSweep
+from imbtorch.deciding.sweep_result import SweepResult
+from imbtorch.deciding.thresholds import InfeasibleError
 from imbtorch.functional import confusion_matrix
 from imbtorch.measures import *
 from imbtorch.measures import __all__ as _measures
 from imbtorch.metrics.catalogue import *
 from imbtorch.metrics.catalogue import __all__ as _catalogue
 from imbtorch.metrics.hand_till import HandTill
+from imbtorch.metrics.rows import Row
+from imbtorch.metrics.shared_result import ReportedValue
 from imbtorch.metrics.single import ConfusionMatrix, ConfusionMatrixMetric
 from imbtorch.predictions.merge import merge_results
 from imbtorch.predictions.report import report
 from imbtorch.reports.groups import shot_groups
 from imbtorch.reports.opened import open_result
 from imbtorch.reports.report import ImbalanceReport
+from imbtorch.reports.result import ReportResult
 from imbtorch.sampler import ExactBatchSampler
 from imbtorch.suggestions import PUBLIC_MODULES as _PUBLIC_MODULES
 from imbtorch.suggestions import did_you_mean as _did_you_mean
+from imbtorch.tables import Cell, Table
 from imbtorch.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -39,15 +46,23 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "Cell",
     "ConfusionMatrix",
     "ConfusionMatrixMetric",
     "Counts",
     "ExactBatchSampler",
     "HandTill",
     "ImbalanceReport",
+    "InfeasibleError",
     "LogitAdjustment",
+    "LogitAdjustmentResult",
     "LogitAdjustmentSweep",
     "Margins",
+    "ReportResult",
+    "ReportedValue",
+    "Row",
+    "SweepResult",
+    "Table",
     "Threshold",
     "ThresholdSweep",
     "at_prevalence",
@@ -64,11 +79,16 @@ __all__ = [
     *_catalogue,
 ]
 
+
+def __dir__() -> list[str]:
+    """Return the public names and modules."""
+    return sorted((*__all__, *(module.rpartition(".")[2] for module in _PUBLIC_MODULES[1:])))
+
+
 if not TYPE_CHECKING:  # type checkers would take any name for one of these
 
     def __getattr__(name: str) -> object:
         """Return a public module, imported when it is first read; refuse other names with the one that may be meant."""
         if f"{__name__}.{name}" in _PUBLIC_MODULES:
             return importlib.import_module(f"{__name__}.{name}")
-        names = (*__all__, *(module.rpartition(".")[2] for module in _PUBLIC_MODULES[1:]))
-        raise AttributeError(f"module 'imbtorch' has no attribute {name!r}{_did_you_mean(name, names)}")
+        raise AttributeError(f"module 'imbtorch' has no attribute {name!r}{_did_you_mean(name, __dir__())}")

@@ -22,7 +22,8 @@ SMALL = ("score", "share")  # columns of probabilities that may be tiny, printed
 class Cell(float):
     """Value in a table: a float with the bounds of its interval.
 
-    Attributes:
+    Args:
+        value: the float.
         low: lower bound; nan without an interval.
         high: upper bound; nan without an interval.
         mark: text before the value when it is printed, such as ``"*"``.

@@ -149,7 +149,7 @@ STEPS = {
     "report": lambda: imbtorch.ImbalanceReport("multiclass", 5, prefix="val_"),
     "binary": lambda: imbtorch.MatthewsCorrCoef("binary", logits=True),
     "multilabel": lambda: imbtorch.FScore("multilabel", num_labels=5, on_invalid="warn"),
-    "sweep": lambda: imbtorch.ThresholdSweep(imbtorch.f_score, task="multiclass", num_classes=5, per_class=True),
+    "sweep": lambda: imbtorch.ThresholdSweep(imbtorch.f_score, task="multiclass", num_classes=5),
 }
 
 

@@ -407,7 +407,7 @@ SWEEPS = {
     "limits of labels": lambda: ThresholdSweep("precision", **LABELS, at_least={"recall": 0.5}, prevalence=[0.4] * 5),
     "clusters": lambda: ThresholdSweep("f1", clusters=True, also=["auc"]),
     "images": lambda: ThresholdSweep("f1", 101, **LABELS, clusters=True),
-    "classes": lambda: ThresholdSweep("iba", task="multiclass", num_classes=5, per_class=True, prevalence=[1] * 5),
+    "classes": lambda: ThresholdSweep("iba", task="multiclass", num_classes=5, prevalence=[1] * 5),
     "adjustments": lambda: LogitAdjustmentSweep("balanced_accuracy", [5, 4, 3, 2, 1]),
     "floors": lambda: LogitAdjustmentSweep(
         "f1", [5, 4, 3, 2, 1], logits=True, at_least={"accuracy": 0.1}, class_groups={"tail": [3, 4]}

@@ -99,12 +99,11 @@ def swept(task, output, methods=(), **first):
     """Numbers of a sweep of thresholds."""
     preds, target, made, updated = prepared(task, first)
     level = made.pop("level", 0.95)
-    per_class = {"per_class": True} if task == "multiclass" else {}
-    sweep = ThresholdSweep("f1", 201, task, **SIZES[task], **per_class, **output, **made)
+    sweep = ThresholdSweep("f1", 201, task, **SIZES[task], **output, **made)
     sweep.update(preds, target, **updated)
     found = {name: value.item() for name, value in sweep.compute().items()}
     for name in methods:
-        found |= of_interval(f"interval({name})", sweep.interval(name, level, seeded()))
+        found |= of_interval(f"interval({name})", sweep.interval(name, level=level, generator=seeded()))
     if methods:
         found |= of_interval("gain", sweep.gain(level, seeded()))
         curves = (*sweep.result().roc(), *sweep.result().precision_recall(), sweep.result().curve()[1])
@@ -121,8 +120,7 @@ def best(task, constraints, **first):
     """Numbers of an operating point."""
     preds, target, made, updated = prepared(task, first)
     made.pop("level", None)
-    per_class = {"per_class": True} if task == "multiclass" else {}
-    sweep = ThresholdSweep("f1", 201, task, **SIZES[task], **per_class, **made)
+    sweep = ThresholdSweep("f1", 201, task, **SIZES[task], **made)
     sweep.update(preds, target, **updated)
     points = sweep.best(**constraints, generator=seeded())
     found = {}

@@ -367,18 +367,22 @@ def skip_member(app: Sphinx, what: str, name: str, value: object, skip: bool, op
     return True if field or hook or module.startswith("imbtorch.measures.") else None
 
 
-EXAMPLE = re.compile(r"``examples/([\w/]+?)(\.md|\.py)?``")
+TITLES = {
+    re.match(r"# (.*)", source.read_text(encoding="utf-8"))[1]: page
+    for source, page in SHOWN.items()
+    if source.suffix == ".md"
+}
+NAMED = re.compile(r'"([A-Z][^"]*)"')
 
 
-def link_examples(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
-    """Turn the names of pages and scripts below ``examples`` into links."""
+def link_pages(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """Turn the titles of pages in quotes into links."""
 
     def follow(found: re.Match[str]) -> str:
-        path = HERE.parents[1] / "examples" / found[1]
-        shown = SHOWN.get(path / "results.md" if path.is_dir() else path.with_suffix(".md"))
-        return f":doc:`examples/{found[1]}{found[2] or ''} </{shown}>`" if shown else found[0]
+        title = " ".join(found[1].split())
+        return f":doc:`{title} </{TITLES[title]}>`" if title in TITLES else found[0]
 
-    lines[:] = [EXAMPLE.sub(follow, line) for line in lines]
+    lines[:] = NAMED.sub(follow, "\n".join(lines)).split("\n")
 
 
 ALIASES = {
@@ -552,7 +556,7 @@ def setup(app: Sphinx) -> None:
     """Connect what is above."""
     app.connect("include-read", relink)
     app.connect("builder-inited", write_pages)
-    app.connect("autodoc-process-docstring", link_examples)
+    app.connect("autodoc-process-docstring", link_pages)
     app.connect("autodoc-process-signature", show_aliases, priority=900)  # after the hints are recorded
     app.connect("doctree-read", arrange)
     app.connect("doctree-resolved", let_break)

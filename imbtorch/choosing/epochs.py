@@ -10,7 +10,7 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from imbtorch.choosing.halves import CellOrder, Predictions, SumCounts, crossed, measure_counts, parts
+from imbtorch.choosing.halves import CellOrder, Samples, crossed, measure_counts, parts
 from imbtorch.choosing.outcomes import check_predictions
 from imbtorch.counting.arguments import check_class_indices, computed_on_cpu, whole_number
 from imbtorch.counting.batches import readable
@@ -141,7 +141,7 @@ def select_epoch(
     num_classes: int | None = ...,
     higher_is_better: bool | Mapping[str, bool] | None = ..., ties: Ties = ...,
     repeats: int = ..., draws: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
-    positions: Tensor | None = ..., sum_counts: SumCounts | None = ..., cluster: Tensor | None = ...
+    cluster: Tensor | None = ...
 ) -> ChosenEpoch: ...
 @overload
 def select_epoch(
@@ -149,7 +149,7 @@ def select_epoch(
     num_classes: int | None = ...,
     higher_is_better: bool | Mapping[str, bool] | None = ..., ties: Ties = ...,
     repeats: int = ..., draws: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
-    positions: Tensor | None = ..., sum_counts: SumCounts | None = ..., cluster: Tensor | None = ...
+    cluster: Tensor | None = ...
 ) -> dict[str, ChosenEpoch]: ...
 # fmt: on
 @computed_on_cpu
@@ -165,8 +165,6 @@ def select_epoch(
     draws: int | None = None,
     level: float = 0.95,
     generator: torch.Generator | None = None,
-    positions: Tensor | None = None,
-    sum_counts: SumCounts | None = None,
     cluster: Tensor | None = None,
 ) -> ChosenEpoch | dict[str, ChosenEpoch]:
     r"""Choose the epoch with the best value, correct that value, and find the epochs indistinguishable from it.
@@ -179,7 +177,7 @@ def select_epoch(
     - the **indistinguishable** epochs, whose difference from the best one may be noise, and the **shortfall**: how far
       below the best one these may be at most.
 
-    ``examples/choices.md`` describes the methods and how well they hold in simulations.
+    The page "How a choice is corrected" describes the methods and how well they hold in simulations.
 
     Args:
         predictions: ``[M, N]`` class indices of N samples predicted in M epochs, of any integer dtype or bool. For
@@ -188,7 +186,7 @@ def select_epoch(
         measure: name in the catalogue such as ``"f1"``, averaged as in a report of these classes, or function of
             ``[..., K, K]`` counts that returns ``[...]``; functions of this package are averaged like their names. Or a
             dict of name -> measure; all measures then share the halves.
-        num_classes: number of classes K; by default the largest index plus one. Required with ``sum_counts``.
+        num_classes: number of classes K; by default the largest index plus one.
         higher_is_better: direction, or name -> direction; by default the attribute ``higher_is_better`` of the measure,
             or True if it has none.
         ties: epoch to keep among those with the same value, ``"latest"`` (default) or ``"earliest"``, in all samples
@@ -198,10 +196,8 @@ def select_epoch(
         level: nominal coverage of the interval, and nominal probability that the truly best epoch is among the
             indistinguishable ones and that the shortfall is a true bound.
         generator: source of randomness, on the CPU; by default torch's.
-        positions: ``[N]`` indices of this process's samples in the whole validation set, for several processes.
-        sum_counts: function that returns an integer tensor summed over the processes; by default there is one process.
         cluster: ``[N]`` integers, the id of each sample's cluster, such as its patient; by default all samples are
-            independent. :func:`imbtorch.cluster_ids` makes ids of names. ``positions`` are then refused.
+            independent. :func:`imbtorch.cluster_ids` makes ids of names.
 
     Returns:
         :class:`ChosenEpoch`, or for several measures a dict of name -> :class:`ChosenEpoch`.
@@ -209,7 +205,7 @@ def select_epoch(
     Raises:
         ValueError: for shapes that do not fit, classes out of range, no epochs or no samples, a measure that has no
             value in any epoch or does not return one value for each matrix, ``repeats`` below 2, an unknown ``ties``,
-            ``sum_counts`` without ``num_classes``, and ``cluster`` with ``positions`` or more than 968 classes.
+            and ``cluster`` with more than 968 classes.
         TypeError: for predictions, targets or ids that are not tensors of integers.
 
     Source: half-sampling (Shao and Tu 1995) and the model confidence set (Hansen, Lunde and Nason 2011).
@@ -234,7 +230,7 @@ def select_epoch(
     names = tuple(predictions) if isinstance(predictions, Mapping) else None
     if isinstance(predictions, Mapping):
         predictions = _stacked(predictions, target)
-    held = Predictions.of(predictions, target, num_classes, positions, sum_counts, cluster)
+    held = Samples.of(predictions, target, num_classes, cluster)
     measures = {name: measure_of_counts(each, held.classes) for name, each in given.items()}
     found = {}
     for layout, group in _groups(measures, held, repeats):
@@ -257,9 +253,7 @@ class _Way:
     kept: int
 
     @classmethod
-    def of(
-        cls, held: Predictions, layout: CellOrder, measure: Measure, higher_is_better: bool | None, ties: Ties
-    ) -> _Way:
+    def of(cls, held: Samples, layout: CellOrder, measure: Measure, higher_is_better: bool | None, ties: Ties) -> _Way:
         """Choose on all samples."""
         sign = 1.0 if direction_of(measure, higher_is_better) else -1.0
         values = sign * held.values(layout, measure)
@@ -280,7 +274,7 @@ class _Halves:
     epochs: Tensor  # [m]
     values: Tensor  # [m, 2 R] of each half, higher is better
     choices: Tensor  # [2 R], indices of epochs
-    crossed: Tensor  # [B * K * K] of this process: counts of each half at the epoch that is best on the other, summed
+    crossed: Tensor  # [B * K * K]: counts of each half at the epoch that is best on the other, summed
 
 
 def _stacked(predictions: Mapping[str, Tensor], target: Tensor) -> Tensor:
@@ -308,7 +302,7 @@ def _directions(given: bool | Mapping[str, bool] | None, measures: Mapping[str, 
     return {name: given.get(name) for name in measures}
 
 
-def _groups(measures: Mapping[str, Measure], held: Predictions, repeats: int) -> Iterator[tuple[CellOrder, list[str]]]:
+def _groups(measures: Mapping[str, Measure], held: Samples, repeats: int) -> Iterator[tuple[CellOrder, list[str]]]:
     """Yield groups of measures that read the same counts: matrices, or margins, which are faster for many classes."""
     whole, flat = CellOrder(held.classes, False), CellOrder(held.classes, True)
     possible = 2 * repeats * held.epochs * whole.size <= CELLS_IN_ALL
@@ -326,10 +320,7 @@ def _groups(measures: Mapping[str, Measure], held: Predictions, repeats: int) ->
 
 
 def _affordable(ways: Mapping[str, _Way], layout: CellOrder, repeats: int) -> tuple[Tensor, int]:
-    """Choose the epochs to resample and the number of repeats: the best epochs if matrices would take too long.
-
-    The numbers depend on shapes alone, so that processes agree even if a last digit differs.
-    """
+    """Choose the epochs to resample and the number of repeats: the best epochs if matrices would take too long."""
     way = next(iter(ways.values()))
     epochs = len(way.values)
     if layout.margins or 2 * repeats * epochs * layout.size <= CELLS_IN_ALL:
@@ -343,7 +334,7 @@ def _affordable(ways: Mapping[str, _Way], layout: CellOrder, repeats: int) -> tu
 
 
 def _halved(
-    held: Predictions,
+    held: Samples,
     layout: CellOrder,
     ways: Mapping[str, _Way],
     epochs: Tensor,
@@ -356,7 +347,7 @@ def _halved(
     sums = {name: torch.zeros(held.buckets * held.classes**2, dtype=torch.int64) for name in ways}
     values: dict[str, list[Tensor]] = {name: [] for name in ways}
     choices: dict[str, list[Tensor]] = {name: [] for name in ways}
-    sizes = parts(repeats, max(len(every) * layout.size, held.total))
+    sizes = parts(repeats, max(len(every) * layout.size, len(held.target)))
     for size in announced(sizes, repeats, "the choice among epochs", "fewer repeats=, epochs or measures shorten it"):
         coins = held.coins(size, generator)
         first = held.count(layout, every, coins)
@@ -372,7 +363,7 @@ def _halved(
 
 
 def _chosen(
-    held: Predictions,
+    held: Samples,
     layout: CellOrder,
     way: _Way,
     halves: _Halves,
@@ -382,7 +373,7 @@ def _chosen(
 ) -> ChosenEpoch:
     """Combine the results for one measure."""
     size, repeats = held.classes, len(halves.choices) // 2
-    cross = held.sum(halves.crossed).view(-1, size, size).double() / repeats
+    cross = halves.crossed.view(-1, size, size).double() / repeats
     buckets = (1 - CROSSED) * held.matrices(way.kept).double() + CROSSED * cross  # [B, K, K]
     counts = buckets.sum(0)
     worth = counts.sum(-1) if held.clusters is None else effective_samples(buckets, 2)

@@ -1,22 +1,20 @@
-"""Counts of random halves of the samples over all processes, from which :mod:`epochs` chooses."""
+"""Counts of random halves of the samples, from which :mod:`epochs` chooses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from imbtorch.counting.arguments import check_class_indices, check_tensor, checked_ids, whole_number
+from imbtorch.counting.arguments import check_class_indices, checked_ids, whole_number
 from imbtorch.counting.batches import readable
 from imbtorch.counting.clusters import BUCKETS, bucket_of_each, coin_of_each
 from imbtorch.counting.kernels import integers
 from imbtorch.counts import Counts, Margins, Measure, evaluated
 
-SumCounts: TypeAlias = Callable[[Tensor], Tensor]
 CELLS_AT_ONCE = 8_000_000  # cells of half counts in memory, 32 MB of int32; the measure reads a sixteenth at a time
 SAMPLES_AT_ONCE = 2_000_000  # samples counted in one call
 MOST_CELLS = 60_000_000  # cells of all buckets of clusters, 480 MB
@@ -65,26 +63,20 @@ class CellOrder:
 
 
 @dataclass(frozen=True)
-class Predictions:
-    """Predictions and targets of this process, with the means to count those of all processes.
+class Samples:
+    """Predictions and targets of all samples, with the means to count them.
 
     Attributes:
         predictions: ``[M, N]`` class indices.
         target: ``[N]`` class indices.
         classes: K.
-        total: samples of all processes.
-        positions: ``[N]`` indices among the samples of all processes, or None.
-        clusters: ids of the clusters of this process, and ``[N]`` the place of each sample's id among them; or None.
-        sum: function that sums counts over processes.
+        clusters: ids of the clusters, and ``[N]`` the place of each sample's id among them; or None.
     """
 
     predictions: Tensor
     target: Tensor
     classes: int
-    total: int
-    positions: Tensor | None
     clusters: tuple[Tensor, Tensor] | None
-    sum: SumCounts
 
     @classmethod
     def of(
@@ -92,34 +84,23 @@ class Predictions:
         predictions: Tensor,
         target: Tensor,
         num_classes: int | None,
-        positions: Tensor | None,
-        sum_counts: SumCounts | None,
         cluster: Tensor | None,
-    ) -> Predictions:
+    ) -> Samples:
         """Check the arguments of ``select_epoch`` that concern samples."""
         _check_labels(predictions, target)
-        if num_classes is None and sum_counts is not None:
-            raise ValueError("num_classes must be given with sum_counts: a process need not hold every class")
         predictions, target = readable(predictions.detach().cpu()), integers(target.detach().cpu())
-        ends = [labels.aminmax() for labels in (predictions, target) if labels.numel()]
-        lowest, highest = (
-            min((int(end.min) for end in ends), default=0),
-            max((int(end.max) for end in ends), default=-1),
-        )
+        if not len(target):
+            raise ValueError("target has no samples to count")
+        ends = [labels.aminmax() for labels in (predictions, target)]
+        lowest, highest = min(int(end.min) for end in ends), max(int(end.max) for end in ends)
         classes = highest + 1 if num_classes is None else whole_number("num_classes", num_classes)
         if lowest < 0 or highest >= classes:
             raise ValueError(
                 f"predictions and target must lie in 0..{classes - 1}, got {lowest}..{highest}; leave ignored samples "
                 "out"
             )
-        add = sum_counts or (lambda counts: counts)
-        total = int(add(torch.tensor([len(target)])))
-        if not total:
-            raise ValueError("target has no samples to count")
-        if positions is not None:
-            positions = _checked_positions(positions, target, total)
-        clusters = None if cluster is None else _checked_clusters(cluster, target, positions, classes)
-        return cls(predictions, target, classes, total, positions, clusters, add)
+        clusters = None if cluster is None else _checked_clusters(cluster, target, classes)
+        return cls(predictions, target, classes, clusters)
 
     @property
     def epochs(self) -> int:
@@ -131,14 +112,14 @@ class Predictions:
         return torch.ones(len(self.target), 1, dtype=torch.int32)
 
     def count(self, layout: CellOrder, epochs: Sequence[int], times: Tensor) -> Tensor:
-        """Count some epochs over all processes, ``[m, size, R]``, with times ``[N, R]`` of this process's samples."""
+        """Count some epochs, ``[m, size, R]``, with times ``[N, R]`` of the samples."""
         at_once = max(1, SAMPLES_AT_ONCE // max(times.numel(), 1))
         counts = times.new_zeros(len(epochs), layout.size, times.shape[1])
         for some, part in zip(
             torch.split(torch.tensor(list(epochs)), at_once), torch.split(counts, at_once), strict=True
         ):
             layout.add_(part, self.predictions[some].long(), self.target, times)
-        return self.sum(counts)
+        return counts
 
     @property
     def buckets(self) -> int:
@@ -146,7 +127,7 @@ class Predictions:
         return 1 if self.clusters is None else BUCKETS
 
     def summed(self, epoch: int, weights: Tensor | None = None) -> Tensor:
-        """Sum weights of this process's samples by the cells of an epoch in each bucket, ``[B * K * K]``."""
+        """Sum weights of the samples by the cells of an epoch in each bucket, ``[B * K * K]``."""
         cells = self.target * self.classes + self.predictions[epoch].long()
         if self.clusters is not None:
             ids, place = self.clusters
@@ -155,7 +136,7 @@ class Predictions:
 
     def matrices(self, epoch: int) -> Tensor:
         """Count one epoch on all samples, ``[B, K, K]``."""
-        return self.sum(self.summed(epoch)).view(-1, self.classes, self.classes)
+        return self.summed(epoch).view(-1, self.classes, self.classes)
 
     def values(self, layout: CellOrder, measure: Measure) -> Tensor:
         """Compute the value of each epoch on all samples, ``[M]``."""
@@ -165,17 +146,15 @@ class Predictions:
         return torch.cat([measure_counts(measure, layout, part)[:, 0] for part in counts])
 
     def differences(self, epoch: int) -> Tensor:
-        """Count for each epoch the samples of all processes that it predicts otherwise than a given one, ``[M]``."""
-        return self.sum((self.predictions != self.predictions[epoch]).sum(-1))
+        """Count for each epoch the samples that it predicts otherwise than a given one, ``[M]``."""
+        return (self.predictions != self.predictions[epoch]).sum(-1)
 
     def coins(self, repeats: int, generator: torch.Generator | None) -> Tensor:
         """Throw a coin for each sample or cluster and repeat, int32 ``[N, R]``."""
         if self.clusters is not None:
             ids, place = self.clusters
             return coin_of_each(ids, repeats, generator)[place]
-        number = len(self.target) if self.positions is None else self.total
-        coins = torch.randint(2, (number, repeats), dtype=torch.int32, generator=generator)
-        return coins if self.positions is None else coins[self.positions]
+        return torch.randint(2, (len(self.target), repeats), dtype=torch.int32, generator=generator)
 
 
 def _check_labels(predictions: Tensor, target: Tensor) -> None:
@@ -189,27 +168,11 @@ def _check_labels(predictions: Tensor, target: Tensor) -> None:
         raise ValueError("predictions has no epochs to choose from")
 
 
-def _checked_positions(positions: Tensor, target: Tensor, total: int) -> Tensor:
-    """Return the positions of this process's samples among those of all processes, on the CPU; raise for wrong ones."""
-    check_tensor("positions", positions)
-    if positions.shape != target.shape or positions.is_floating_point():
-        got = f"{list(positions.shape)} of {positions.dtype}"
-        raise ValueError(f"positions must be indices {list(target.shape)} like target, got {got}")
-    positions = positions.detach().cpu().long()
-    if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < total:
-        raise ValueError(f"positions must lie in 0..{total - 1}, the samples of all processes")
-    if bool((positions.bincount() > 1).any()):
-        raise ValueError("positions must name each sample once, since equal ones would share a half")
-    return positions
-
-
-def _checked_clusters(cluster: Tensor, target: Tensor, positions: Tensor | None, classes: int) -> tuple[Tensor, Tensor]:
-    """Return the ids of this process's clusters, and the place of each sample's id among them; raise for wrong ones."""
+def _checked_clusters(cluster: Tensor, target: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """Return the ids of the clusters, and the place of each sample's id among them; raise for wrong ones."""
     ids = checked_ids(cluster).detach().cpu()
     if ids.shape != target.shape:
         raise ValueError(f"cluster must hold one id per sample, {list(target.shape)}, got {list(ids.shape)}")
-    if positions is not None:
-        raise ValueError("positions place single samples, and cluster whole clusters; with cluster leave positions out")
     if BUCKETS * classes**2 > MOST_CELLS:
         most = math.isqrt(MOST_CELLS // BUCKETS)
         raise ValueError(f"cluster needs {BUCKETS} matrices, which are too large for more than {most} classes")
@@ -218,7 +181,7 @@ def _checked_clusters(cluster: Tensor, target: Tensor, positions: Tensor | None,
 
 
 def parts(repeats: int, cells: int) -> Iterator[int]:
-    """Split the repeats into parts that bound the memory, the same on all processes."""
+    """Split the repeats into parts that bound the memory."""
     most = max(1, CELLS_AT_ONCE // cells)
     return (min(most, repeats - start) for start in range(0, repeats, most))
 
@@ -233,17 +196,17 @@ def measure_counts(measure: Measure, layout: CellOrder, counts: Tensor) -> Tenso
     return torch.cat(found)
 
 
-def crossed(samples: Predictions, epochs: Sequence[int], coins: Tensor, choice: Tensor) -> Tensor:
+def crossed(samples: Samples, epochs: Sequence[int], coins: Tensor, choice: Tensor) -> Tensor:
     """Count each half at the epoch that the other half chose, summed over the repeats.
 
     Args:
-        samples: samples of this process.
+        samples: all samples.
         epochs: m epochs, the candidates.
         coins: ``[N, R]``, 1 where a sample belongs to the first half.
         choice: ``[R, 2]``, indices into ``epochs``, chosen by the first and the second half.
 
     Returns:
-        int64 ``[B * K * K]`` of this process, by bucket of clusters.
+        int64 ``[B * K * K]``, by bucket of clusters.
     """
     counts = torch.zeros(samples.buckets * samples.classes**2, dtype=torch.int64)
     for index in sorted(set(choice.flatten().tolist())):

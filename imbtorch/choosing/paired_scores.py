@@ -10,12 +10,7 @@ from torch import Tensor
 from imbtorch.counting.arguments import check_tensor, checked_ids, spread
 from imbtorch.counting.clusters import BUCKETS
 from imbtorch.counts import ratio
-from imbtorch.deciding.curves import (
-    AREAS,
-    area_interval,
-    average_precision,
-    histogram_of_ranks,
-)
+from imbtorch.deciding.curves import AREAS, area_interval, average_precision, histogram_of_ranks
 from imbtorch.deciding.ties import ROUNDING
 from imbtorch.intervals.draws import chunks, normal_quantile
 from imbtorch.intervals.intervals import Interval, quantiles, warn_of_large_cluster

@@ -10,7 +10,8 @@ from torch import Tensor
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Measure, check_square, double, evaluated
 from imbtorch.intervals.draws import multinomial
-from imbtorch.intervals.intervals import posterior
+from imbtorch.intervals.intervals import posterior_of
+from imbtorch.measures.named import measure_of_counts
 
 START = 30  # samples of the rarest class that are tried first
 MOST = 2**30  # greatest number of samples of the rarest class that is tried
@@ -66,7 +67,7 @@ def samples_needed(
     _check(width, assurance)
     shares, relative = _shares(rates, prevalence)
     evaluated(measure, shares * relative.unsqueeze(-1))
-    cells = shares.numel()
+    called, cells = measure_of_counts(measure, len(shares)), shares.numel()
     at_once = max(1, 20_000_000 // cells // draws)
 
     def widths(rarest: int) -> Tensor:
@@ -79,7 +80,7 @@ def samples_needed(
         found = torch.full((test_sets,), torch.inf, dtype=torch.float64)
         parts = []
         for some in torch.split(counts[whole], at_once):
-            interval = posterior(measure, some, draws=draws, level=level, generator=generator)
+            interval = posterior_of({"": called}, some, draws, level, generator)[""]
             parts.append(interval.high - interval.low)
         return found.masked_scatter(whole, torch.cat(parts)) if parts else found
 

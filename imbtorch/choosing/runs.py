@@ -167,9 +167,8 @@ def _table(models: Mapping[str, Any], differences: Mapping[str, Any], note: str)
 def over_runs(
     runs: Mapping[str, Sequence[Tensor]],
     target: Tensor | Sequence[Tensor],
-    measures: Measured | Sequence[Measured] | None = None,
+    measures: Measured | Sequence[Measured],
     *,
-    measure: Measured | None = None,
     num_classes: int | None = None,
     positive: Any = None,
     cluster: Tensor | None = None,
@@ -193,7 +192,7 @@ def over_runs(
     cancels out. Each model has a prior of its own, because models that are right on the same few samples may differ.
 
     In simulations 95% intervals covered the truth in 0.87 or more of the sets, with ``cluster`` in 0.84 or more
-    (``examples/intervals.md``). Pass the ids: without them means of clusters covered 0.44 to 0.91. Look at the value of
+    (see the page "Intervals"). Pass the ids: without them means of clusters covered 0.44 to 0.91. Look at the value of
     each seed: no interval can know of a kind of seed that did not come.
 
     Args:
@@ -202,7 +201,6 @@ def over_runs(
             ``"average_precision"`` scores of class 1.
         target: ``[N]`` class indices; a list of them for folds, which get the means and no interval.
         measures: name in the catalogue, averaged as in a report, or function of ``[..., K, K]`` counts; or a list.
-        measure: the same, under its older name.
         num_classes: number of classes K; by default the largest index plus one.
         positive: positive one of two classes that are not 0 and 1, such as texts.
         cluster: ``[N]`` id of the cluster of each sample, such as its patient; whole clusters are then drawn. By
@@ -234,7 +232,7 @@ def over_runs(
       deviation over seeds
     """
     check_draws(draws, level, generator)
-    wanted, alone = _wanted(measures, measure)
+    wanted, alone = _wanted(measures)
     if isinstance(target, (list, tuple)) and len(target) and np.ndim(target[0]) > 0:
         if cluster is not None:
             raise ValueError("cluster must be left out for folds, which have no intervals")
@@ -252,16 +250,13 @@ def over_runs(
     return next(iter(found.values())) if alone else RunsByMeasure(found)
 
 
-def _wanted(measures: Any, measure: Any) -> tuple[list[Measured], bool]:
+def _wanted(measures: Measured | Sequence[Measured]) -> tuple[list[Measured], bool]:
     """Return the measures as a list, and whether they are one that was not given as a list."""
-    if (measures is None) == (measure is None):
-        raise TypeError("over_runs needs measures, such as 'iam' or ['iam', 'f1']")
-    given = measure if measures is None else measures
-    if isinstance(given, (list, tuple)):
-        if not given:
-            raise ValueError("measures must name at least one measure, got an empty list")
-        return list(given), False
-    return [given], True
+    if isinstance(measures, str) or callable(measures):
+        return [measures], True
+    if not measures:
+        raise ValueError(f"measures must name at least one measure, such as 'iam', got {measures!r}")
+    return list(measures), False
 
 
 def _as_tensors(

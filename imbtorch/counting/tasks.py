@@ -30,14 +30,7 @@ from imbtorch.counting.arguments import (
     value_message,
     whole_number,
 )
-from imbtorch.counting.batches import (
-    COMMON,
-    FAULTS,
-    Batch,
-    add_batch,
-    highest,
-    readable,
-)
+from imbtorch.counting.batches import COMMON, FAULTS, Batch, add_batch, highest, readable
 from imbtorch.counting.clusters import BUCKETS, bucket_of_each
 from imbtorch.counting.kernels import CountsShape, integers, reading_is_free
 from imbtorch.counting.logits import logit_threshold, of_class_one, wide

@@ -236,8 +236,8 @@ class LogitAdjustmentResult(Result):
 
         Each bucket of samples is counted at the tau that resamples without this bucket choose. If no sample of the
         rarest classes is right at either tau, ``method`` says so, since the interval may then be too narrow
-        (``examples/choices.md``). Positive is better, also for a measure of which lower is better. With constraints,
-        ``method`` gives the constrained measures on held-out samples.
+        (page "How a choice is corrected"). Positive is better, also for a measure of which lower is better. With
+        constraints, ``method`` gives the constrained measures on held-out samples.
 
         Args:
             level: nominal coverage of the interval, in (0, 1).

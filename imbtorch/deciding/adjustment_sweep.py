@@ -56,8 +56,8 @@ class LogitAdjustmentSweep(DecidingSweep):
 
     The choice, :meth:`gain` and the table resample whole clusters (``update(..., cluster=ids)``). Without ids each
     sample with its positions is one, and another number of processes may choose a neighbouring ``tau``.
-    ``examples/choices.md`` describes the method, ``examples/evidence.md`` what it gains. The state holds 2 x K integers
-    for each of 64 buckets and each ``tau``: 0.4 MB for 10 classes, 42 MB for 1,000.
+    The page "How a choice is corrected" describes the method, the page "Evidence for decisions" what it gains. The
+    state holds 2 x K integers for each of 64 buckets and each ``tau``: 0.4 MB for 10 classes, 42 MB for 1,000.
 
     Args:
         measure: name in the catalogue such as ``"balanced_accuracy"``, ``functools.partial`` of a measure, or function

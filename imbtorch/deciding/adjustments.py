@@ -11,7 +11,7 @@ from torch import Tensor
 
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import CountedMargins, Margins, Measure, evaluated, ratio
-from imbtorch.deciding.thresholds import InfeasibleError, Limits, infeasible
+from imbtorch.deciding.thresholds import Limits, infeasible
 from imbtorch.intervals.draws import AGREE, DIFFER, clusters_drawn, gammas, pooled_recall, times_drawn
 from imbtorch.intervals.intervals import Interval, moved_outwards, outermost, quantiles, stretch
 
@@ -34,6 +34,10 @@ class AdjustmentPoint:
         logits: whether the scores were logits; None if it is unknown.
         gain: gain of ``tau`` over the plain rule, corrected for the choice, if ``value`` is worse than ``plain``; else
             None. ``tau`` is a mean over resamples, which may gain on new data although its value here is lower.
+
+    >>> counts = Margins(*torch.tensor([[6, 2], [8, 2], [6, 4]]))
+    >>> print(AdjustmentPoint(1.0, torch.tensor([0.8, 0.2]), 0.875, 0.75, counts, {}))
+    tau 1: value 0.875 (without adjustment 0.750)
     """
 
     tau: float
@@ -144,7 +148,7 @@ class Adjustments:
         feasible = self._kept(limits, self.total)
         if not bool(feasible.any()):
             each = {name: limit.kept(self.total) for name, limit in limits.items()}
-            raise InfeasibleError(infeasible(limits, each, self.total, "tau"))
+            raise infeasible(limits, each, self.total, "tau")
         single = self._first_of_the_best(torch.where(feasible, goodness, -torch.inf))
         return self._place(self._best_of_each(objective, limits), feasible, single)
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from scipy import special
 from torch import Tensor
 
 from imbtorch.counts import double
 from imbtorch.deciding.steady import filled, pooled
 from imbtorch.intervals.buckets import resample_buckets
-from imbtorch.intervals.draws import beta_quantile
 from imbtorch.intervals.intervals import jackknife
 from imbtorch.tables import Cell, Table
 
@@ -185,11 +185,12 @@ def _uncertainty(
         return unknown, unknown, unknown
     if counts.ndim == 2:
         number, tail = positives + negatives, (1 - level) / 2
-        low = beta_quantile(tail, positives.clamp(min=TINY), negatives + 1)
-        high = beta_quantile(1 - tail, positives + 1, negatives.clamp(min=TINY))
+        low = special.betaincinv(positives.clamp(min=TINY).numpy(), (negatives + 1).numpy(), tail)
+        high = special.betaincinv((positives + 1).numpy(), negatives.clamp(min=TINY).numpy(), 1 - tail)
         share = positives / number
         variance = torch.where(number > 1, share * (1 - share) / (number - 1), torch.inf)
-        return torch.where(positives == 0, 0.0, low), torch.where(negatives == 0, 1.0, high), variance
+        ends = torch.from_numpy(low), torch.from_numpy(high)
+        return torch.where(positives == 0, 0.0, ends[0]), torch.where(negatives == 0, 1.0, ends[1]), variance
     held = filled(counts.movedim(-2, -1))  # [M, D, 2]
     matrices = torch.stack((torch.zeros_like(held), held), -2)  # in each bin the share is a recall
 

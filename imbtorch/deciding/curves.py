@@ -147,8 +147,8 @@ def area_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = Fa
     place of each, and includes all areas that are compatible with the estimate. If the variance of DeLong's method with
     Student's t of the smaller class is larger (scores of positives scatter more than those of negatives), the variance
     is scaled up to it. A subgroup of 3 / P of all positives may be missing from P positives. If the model ranks it
-    last, the true area is below the interval; ``method`` says so where that can be. ``examples/coverage.md`` has
-    simulations.
+    last, the true area is below the interval; ``method`` says so where that can be. The page
+    "Coverage of 95% intervals" has simulations.
 
     With clusters the histogram is ``[M, 2, B]`` of M clusters, two or more, which hold samples. The variance is at
     least the jackknife's, which leaves out one cluster at a time, with its degrees of freedom
@@ -228,7 +228,7 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95, *, cluste
 
     With clusters, variance and number of positives are those of :func:`area_interval`; the lower bound starts from
     precisions that leave out the cluster of the positive, and the upper bound takes one more cluster to be perfect.
-    ``examples/coverage.md`` has simulations.
+    The page "Coverage of 95% intervals" has simulations.
 
     Source: Wilson (1927) for the bounds; Efron (1982), The jackknife, the bootstrap and other resampling plans,
     section 6.3, for the variance. The lower start, the greatest n and the additional positive are ours.

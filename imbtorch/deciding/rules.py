@@ -28,7 +28,6 @@ class _Rule(nn.Module):
     """
 
     _numbers = cast("tuple[str, ...]", ())  # names of the attributes that hold numbers; TorchScript reads annotations
-    _derived = ""  # name of a number that older states lack
     _unit = ""  # what a number stands for, in errors
 
     def __init__(self) -> None:
@@ -82,7 +81,7 @@ class _Rule(nn.Module):
         """Copy saved numbers into the rule; refuse another number of classes or labels."""
         others = dict(state_dict)
         saved = {name: _read(others.pop(prefix + name)) for name in self._numbers if prefix + name in state_dict}
-        missing = [prefix + name for name in self._numbers if name not in saved and name != self._derived]
+        missing = [prefix + name for name in self._numbers if name not in saved]
         if not self.of_a_sweep:
             missing_keys += missing
         elif saved and missing:
@@ -91,7 +90,7 @@ class _Rule(nn.Module):
         if saved and (error := self._error_in(saved)):
             error_msgs.append(f"{prefix}{error}")
             return
-        for name, value in (self._completed(saved) if saved else {}).items():
+        for name, value in saved.items():
             self._write(name, value)
         self.chosen, self._missing = self.chosen or bool(saved), not saved
         unexpected_keys[:] = [key for key in unexpected_keys if not is_tracked(key, prefix)]
@@ -115,10 +114,6 @@ class _Rule(nn.Module):
     def _fault(self, saved: dict[str, Tensor]) -> str:
         """Describe numbers, float64, that no rule can have; return an empty text for possible ones."""
         raise NotImplementedError
-
-    def _completed(self, saved: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return saved numbers with those that older states lack."""
-        return saved
 
     def _take(self, source: Any, **numbers: Any) -> None:
         """Set numbers, which are those of a result or of a point, after a check of the kind of its scores."""
@@ -169,7 +164,7 @@ class LogitAdjustment(_Rule):
     **When to use tau = 1.** After training with an unweighted loss, ``tau=1`` is a good choice for balanced accuracy
     and needs no validation data. It raised balanced accuracy by 5.7 [3.0, 8.3] points, but changed IAM (the imbalance
     accuracy metric) by -4.0 [-7.8, -0.3] and accuracy by -3.8 [-5.4, -2.3] points (means of 24 units of data with 95%
-    intervals, ``examples/decision_study/results.md``). Do not use it after training with class weights, with
+    intervals; the page "Evidence for decisions" links the study). Do not use it after training with class weights, with
     oversampling or with a balanced loss, which already favours rare classes: after a class-weighted loss it cost 17.8
     points of IAM. If you report accuracy on data with the class shares of training, use ``tau=0``, which changes
     nothing.
@@ -329,7 +324,6 @@ class Threshold(_Rule):
     logits: bool
 
     _numbers = ("threshold", "log_odds")
-    _derived = "log_odds"
     _unit = "thresholds"
 
     def __init__(
@@ -351,22 +345,15 @@ class Threshold(_Rule):
             raise ValueError(
                 f"threshold must lie in [0, 1], got {threshold!r}; thresholds of logits are probabilities, or log_odds="
             )
-        for name, value in self._completed(numbers).items():
+        for name, value in _with_odds(numbers).items():
             self._write(name, value)
         self.logits = logits
 
     def _fault(self, saved: dict[str, Tensor]) -> str:
-        threshold, odds = saved["threshold"], saved.get("log_odds")
+        threshold, odds = saved["threshold"], saved["log_odds"]
         if not bool(((threshold >= 0) & (threshold <= 1)).all()):
             return "threshold holds numbers outside [0, 1]"
-        if odds is not None and not bool(((odds.sigmoid() - threshold).abs() < SLACK).all()):
-            return "log_odds is not that of threshold"
-        return ""
-
-    def _completed(self, saved: dict[str, Tensor]) -> dict[str, Tensor]:
-        threshold = saved["threshold"]
-        odds = cast(Tensor, logit_threshold(threshold.cpu().double()))  # where there is float64
-        return {"log_odds": odds.to(threshold)} | saved
+        return "" if bool(((odds.sigmoid() - threshold).abs() < SLACK).all()) else "log_odds is not that of threshold"
 
     def _misfit(self, scores: Tensor) -> str:
         return PROBABILITIES if like_probabilities(scores, self.threshold.dim() == 1 and scores.dim() > 1) else ""
@@ -436,13 +423,20 @@ class Threshold(_Rule):
             name: torch.tensor(each, dtype=torch.float64, device="cpu").reshape(self.threshold.shape)
             for name, each in given.items()
         }
-        self._take(points[0], **self._completed(numbers))
+        self._take(points[0], **_with_odds(numbers))
 
     def extra_repr(self) -> str:
         """Return the arguments as text."""
         rounded = ((self.threshold == 0) | (self.threshold == 1)) & self.log_odds.isfinite()
         name = "log_odds" if bool(rounded.any()) else "threshold"
         return f"{name}={getattr(self, name).tolist()}, logits={self.logits}"
+
+
+def _with_odds(numbers: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return a threshold with its log-odds, by default those of the probability."""
+    threshold = numbers["threshold"]
+    odds = cast(Tensor, logit_threshold(threshold.cpu().double()))  # where there is float64
+    return {"log_odds": odds.to(threshold)} | numbers
 
 
 def _not_taken(sweep: str, source: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,21 +12,18 @@ from torch import Tensor
 
 from imbtorch.columns import Array
 from imbtorch.compat import warn_caller
+from imbtorch.counting.arguments import Task
 from imbtorch.counting.logits import against_the_rest, of_class_one
 from imbtorch.counting.tasks import UNEVEN
 from imbtorch.counts import rescaled_rows
 from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
 from imbtorch.deciding.adjustment_sweep import LogitAdjustmentSweep
-from imbtorch.deciding.curves import (
-    AREAS,
-    histogram_of_ranks,
-)
+from imbtorch.deciding.curves import AREAS, histogram_of_ranks
 from imbtorch.deciding.sweep import ThresholdSweep
 from imbtorch.intervals.intervals import Interval
 from imbtorch.metrics.rows import Row, shown
 from imbtorch.suggestions import first_names
 
-Task = Literal["binary", "multiclass", "multilabel"]
 MOST_ROWS, MOST_SCORES = 5_000_000, 50_000_000  # up to which areas are exact
 LOW, ENOUGH = 0.3, 10  # area below which scores may be reversed, with so many positives
 DECIMALS = (1, 2, 3, 4)  # of probabilities that may have been rounded
@@ -109,7 +106,6 @@ class Curves:
         clustered: whether samples have clusters.
         rule: measure of the decision rule.
         prior: training samples of each class.
-        cutoff: threshold of the report, for the rule's gain.
     """
 
     task: Task
@@ -137,7 +133,7 @@ class Curves:
             self._adjustments = LogitAdjustmentSweep(self.rule, shares, class_names=self.names, logits=self.logits)
         if not self.exact or (self.rule is not None and not several):
             sizes: dict[str, Any] = {"class_names": self.names}
-            sizes |= {"num_classes": len(self.names), "per_class": True} if several else {"num_labels": len(self.names)}
+            sizes |= {"num_classes": len(self.names)} if several else {"num_labels": len(self.names)}
             self._sweep = ThresholdSweep(
                 "balanced_accuracy" if self.rule is None or several else self.rule,
                 task=self.task,

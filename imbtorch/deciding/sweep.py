@@ -50,8 +50,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     Lightning's sanity check, test and predict do not change it; outside Lightning, do not update the sweep with test
     data. ``sweep.rule.take(sweep.best(...))`` sets another threshold until the next ``compute`` with new samples.
 
-    The logged value is too high, because the same samples chose the threshold: :meth:`interval` corrects it (see
-    ``examples/choices.md``). The state is a histogram of scores, by default of 64 kB: AUC and average precision are
+    The logged value is too high, because the same samples chose the threshold; :meth:`interval` corrects it (page "How
+    a choice is corrected"). The state is a histogram of scores, by default of 64 kB: AUC and average precision are
     exact to 0.002 unless ``compute`` tells of scores that share a bin (of few ones, on the CPU, from 0.01 on).
 
     Args:
@@ -59,11 +59,10 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             one, computed for the positive class. Net benefit needs ``functools.partial(net_benefit, threshold=0.2)``.
         thresholds: number of thresholds, evenly spaced from 0 to 1, or a sorted tensor of probabilities; by default
             4,097, the probabilities of logits from -100 to 100.
-        task: ``"binary"``; ``"multilabel"``, with a sweep for each label; or ``"multiclass"`` with ``per_class=True``,
-            with a sweep for each class against the rest.
+        task: ``"binary"``; ``"multilabel"``, with a sweep for each label; or ``"multiclass"``, with a sweep for each
+            class against the rest.
         num_labels: number of labels; required for multilabel.
         num_classes: number of classes; required for multiclass.
-        per_class: must be True for multiclass.
         class_names: names of the labels or classes, by default their indices.
         also: further values: ``"auc"``, ``"average_precision"``, and ``"partial_auc"`` of the chosen threshold
             (:func:`~imbtorch.statistics.partial_auc`); of several labels also their mean.
@@ -125,7 +124,6 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         *,
         num_labels: int | None = None,
         num_classes: int | None = None,
-        per_class: bool = False,
         class_names: Sequence[str] | None = None,
         also: Sequence[Also] = (),
         at_least: Mapping[str, float] | None = None,
@@ -145,10 +143,6 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     ) -> None:
         if isinstance(thresholds, str):
             raise TypeError(f"thresholds must be a number or a tensor, got {thresholds!r}; use task={thresholds!r}")
-        if per_class != (task == "multiclass"):
-            raise ValueError(
-                "task='multiclass' needs per_class=True (each class against the rest); other tasks must leave it out"
-            )
         options: Any = {"weighted": weighted, "clusters": clusters}
         counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index, **options)
         if class_names is not None and task == "binary":
@@ -413,7 +407,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
     # --- the last result --------------------------------------------------------------------------------------------
 
-    def interval(self, name: str, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
+    def interval(self, name: str, *, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
         """Compute the interval of a value of the last result with :meth:`SweepResult.interval`; never communicates.
 
         Args:
@@ -421,7 +415,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             level: nominal coverage of the interval, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
         """
-        return self.result().interval(name, level, generator)
+        return self.result().interval(name, level=level, generator=generator)
 
     def best(
         self,

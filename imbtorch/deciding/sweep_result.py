@@ -148,12 +148,12 @@ class SweepResult(Result):
 
     # --- intervals and thresholds -----------------------------------------------------------------------------------
 
-    def interval(self, name: str, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
+    def interval(self, name: str, *, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
         """Compute the interval of a value. Samples must be independent, or counted with ``clusters=True``.
 
         ``"value"`` is corrected for the choice of the threshold on the same samples; its estimate is therefore lower
         than the logged value. The intervals of ``"threshold"`` and ``"partial_auc"`` show how much they vary between
-        samples of this size. ``examples/choices.md`` describes the methods and their coverage.
+        samples of this size. The page "How a choice is corrected" describes the methods and their coverage.
 
         Args:
             name: ``"threshold"``, ``"value"``, ``"auc"``, ``"average_precision"`` or ``"partial_auc"``, logged or not.
@@ -297,9 +297,9 @@ class SweepResult(Result):
         """Estimate the gain of the chosen threshold over a threshold of 0.5 on new samples, with an interval.
 
         Each tenth of the samples, or of the buckets of clusters, is counted at the threshold that the others choose.
-        ``examples/choices.md`` and ``examples/coverage.md`` have its coverage; if 0.5 is already the best one, the
-        gain of IAM is too high. Positive is better, also for a measure of which lower is better. With constraints,
-        ``method`` gives the values of the constrained measures on held-out samples.
+        The pages "How a choice is corrected" and "Coverage of 95% intervals" have its coverage; if 0.5 is already the
+        best one, the gain of IAM is too high. Positive is better, also for a measure of which lower is better. With
+        constraints, ``method`` gives the values of the constrained measures on held-out samples.
 
         Args:
             level: nominal coverage of the interval, in (0, 1).
@@ -386,7 +386,8 @@ class SweepResult(Result):
         of the result gives a probability for each. ``sure`` restricts the choice to thresholds for which all
         constraints can be guaranteed, except in at most 1 - ``sure`` of validation sets. Guarantees exist for
         ``recall``, ``specificity``, ``precision``, ``npv``, ``accuracy``, ``iou``, ``f1`` and ``alerts``; they need
-        independent samples on which neither the model nor its epoch was chosen (``examples/choices.md``).
+        independent samples on which neither the model nor its epoch was chosen (see the page "How a choice is
+        corrected").
 
         Args:
             at_least: name of a measure -> least value, such as ``{"recall": 0.8}``; by default the constraints of the

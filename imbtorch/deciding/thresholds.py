@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, cast
 
 import torch
+from scipy import special
 from torch import Tensor
 
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Counts, Measure, double, evaluated, ratio, rescaled
 from imbtorch.deciding.curves import matrices_of
 from imbtorch.deciding.ties import ROUNDING
-from imbtorch.intervals.draws import beta_cdf, gammas
+from imbtorch.intervals.draws import gammas
 from imbtorch.tables import wrapped
 
 REACHES = (1 / 8, 1 / 4, 1 / 2)  # recalls at which walks for precision start
@@ -114,8 +115,8 @@ def _chances(proportion: Proportion, floor: float, counts: Tensor) -> Tensor:
     """Return the probabilities ``[K]`` of at least so many successes if their true share were the floor."""
     cells = counts.flatten(-2)
     successes, trials = (cells @ cells.new_tensor(each) for each in (proportion.successes, proportion.trials))
-    tail = beta_cdf(cells.new_tensor(floor), successes.clamp(min=1), trials - successes + 1)
-    return torch.where(successes > 0, tail, 1.0)
+    tail = special.betainc(successes.clamp(min=1).numpy(), (trials - successes + 1).numpy(), floor)
+    return torch.where(successes > 0, torch.from_numpy(tail), 1.0)
 
 
 def _starts_of_precision(alerts: Tensor, missed: Tensor, floor: float, error: float) -> list[int]:
@@ -257,7 +258,24 @@ def best_of_tied(values: Tensor, odds: Tensor) -> Tensor:
 
 
 class InfeasibleError(ValueError):
-    """Error about limits that no candidate keeps."""
+    """Error about constraints that no threshold or ``tau`` satisfies, or can be guaranteed to satisfy.
+
+    Args:
+        text: message.
+        limits: name of each constraint -> the bound that was asked for.
+        reachable: name of a constraint -> the best value that is reachable while the others are satisfied. It lacks
+            constraints that have none, and is empty where a guarantee (``sure``) fails.
+
+    >>> error = InfeasibleError("no threshold has recall >= 0.9", {"recall": 0.9}, {"recall": 0.75})
+    >>> error.reachable
+    {'recall': 0.75}
+    """
+
+    def __init__(
+        self, text: str, limits: Mapping[str, float] | None = None, reachable: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(text)
+        self.limits, self.reachable = dict(limits or {}), dict(reachable or {})
 
 
 class Candidates(NamedTuple):
@@ -276,7 +294,7 @@ class Candidates(NamedTuple):
         kept = {name: limit.kept(self.rates) for name, limit in limits.items()}
         feasible = torch.stack([*kept.values(), torch.ones(len(self.places), dtype=torch.bool)]).all(0)
         if not bool(feasible.any()):
-            raise InfeasibleError(where + infeasible(limits, kept, self.rates))
+            raise infeasible(limits, kept, self.rates, where=where)
         return self.best_of(objective, feasible), feasible
 
     def at(self, place: int) -> int:
@@ -319,7 +337,8 @@ def all_promised(limits: Limits, counts: Tensor, sure: float, where: str) -> Ten
         reason = f"{_text(alone)} at none" if alone else "each limit at some, but never all at one"
         raise InfeasibleError(
             f"{where}no threshold can be promised to have {_text(limits)} at sure={sure:g} ({reason}); count more "
-            "samples, lower sure, or loosen the limits"
+            "samples, lower sure, or loosen the limits",
+            {name: limit.bound for name, limit in limits.items()},
         )
     return every
 
@@ -360,9 +379,11 @@ def held_text(limits: Limits, counts: Counts) -> str:
     return f"on held-out samples {', '.join(values)}" if limits else ""
 
 
-def infeasible(limits: Limits, kept: Mapping[str, Tensor], counts: Counts, what: str = "threshold") -> str:
-    """Describe limits that no candidate keeps, with the best value of each that is achievable while the others hold."""
-    reached = []
+def infeasible(
+    limits: Limits, kept: Mapping[str, Tensor], counts: Counts, what: str = "threshold", where: str = ""
+) -> InfeasibleError:
+    """Return the error about limits that no candidate keeps, with the best value of each while the others hold."""
+    reached, reachable = [], {}
     for name, limit in limits.items():
         others = [each for other, each in kept.items() if other != name]
         values = evaluated(limit.measure, counts)
@@ -370,8 +391,10 @@ def infeasible(limits: Limits, kept: Mapping[str, Tensor], counts: Counts, what:
         if bool(possible.any()):
             end, best = ("highest", values[possible].max()) if limit.least else ("lowest", values[possible].min())
             reached.append(f"the {end} {name}{' with the other limits' * bool(others)} is {best:.4g}")
+            reachable[name] = best.item()
     nowhere = f"even without any one of them, no {what} keeps the others"
-    return f"no {what} has {_text(limits)}: {'; '.join(reached) or nowhere}"
+    text = f"{where}no {what} has {_text(limits)}: {'; '.join(reached) or nowhere}"
+    return InfeasibleError(text, {name: limit.bound for name, limit in limits.items()}, reachable)
 
 
 def worst_value(higher_is_better: bool | None, bounds: tuple[float | None, float | None]) -> float:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, Measure, check_square, double, evaluated, margins, ratio
-from imbtorch.intervals.intervals import posterior
+from imbtorch.intervals.draws import checked_whole
+from imbtorch.intervals.intervals import posterior_of
 from imbtorch.measures.named import Measured, measure_of_counts
 from imbtorch.measures.traits import direction_of
 
@@ -137,7 +138,7 @@ def beats_baseline(
 
     The probability is right for classifiers that differ clearly from the baseline. It is too high for those that hardly
     differ (0.75 to 0.77 said, 0.55 to 0.62 true), because its prior treats all recalls as equally likely. The page
-    ``examples/coverage.md`` has the simulations.
+    "Coverage of 95% intervals" has the simulations.
 
     Args:
         measure: name in the catalogue, averaged as in a report of these classes, or function of ``[..., K, K]`` with a
@@ -165,7 +166,7 @@ def beats_baseline(
     def lead(drawn: Tensor) -> Tensor:
         return sign * evaluated(called, drawn) - _best_baseline(called, drawn, sign)
 
-    leads = posterior(lead, counts, draws=draws, generator=generator, keep_draws=True).draws
+    leads = posterior_of({"": lead}, checked_whole(counts), draws, 0.95, generator, keep_draws=True)[""].draws
     assert leads is not None
     return torch.where(leads.isnan(), leads, (leads > 0).to(leads)).nanmean(0)
 

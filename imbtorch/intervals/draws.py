@@ -15,59 +15,6 @@ from imbtorch.counts import Counts, Margins, check_choice, check_square, double,
 from imbtorch.waiting import announced
 
 
-def beta_cdf(x: Tensor, a: float | Tensor, b: float | Tensor) -> Tensor:
-    """Compute the regularised incomplete beta function: the distribution function of Beta(a, b).
-
-    Args:
-        x: float64 ``[...]`` in [0, 1].
-        a: first concentration, > 0, a number or float64 ``[...]``.
-        b: second concentration, > 0, likewise.
-
-    Returns:
-        float64 ``[...]`` in [0, 1].
-
-    >>> beta_cdf(torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64), 3.0, 3.0)
-    tensor([0.0000, 0.5000, 1.0000], dtype=torch.float64)
-    """
-    first, second = (torch.as_tensor(each, dtype=torch.float64).numpy(force=True) for each in (a, b))
-    return torch.as_tensor(special.betainc(first, second, x.numpy(force=True)), device=x.device)
-
-
-def beta_quantile(q: float, a: Tensor, b: Tensor) -> Tensor:
-    """Compute the value below which Beta(a, b) has probability ``q``.
-
-    Args:
-        q: in [0, 1].
-        a: first concentrations ``[...]``, > 0.
-        b: second concentrations ``[...]``, > 0.
-
-    Returns:
-        float64 ``[...]`` in [0, 1].
-
-    >>> beta_quantile(0.5, torch.tensor([3.0]), torch.tensor([3.0]))
-    tensor([0.5000], dtype=torch.float64)
-    """
-    first, second = (each.numpy(force=True).astype(float) for each in (a, b))
-    return torch.as_tensor(special.betaincinv(first, second, q), device=a.device)
-
-
-def chi_square_quantile(q: float, freedom: Tensor) -> Tensor:
-    """Compute the value below which the chi-squared distribution has probability ``q``.
-
-    Args:
-        q: in [0, 1].
-        freedom: degrees of freedom ``[...]``, > 0.
-
-    Returns:
-        float64 ``[...]``.
-
-    >>> chi_square_quantile(0.95, torch.tensor([1.0, 10.0]))
-    tensor([ 3.8415, 18.3070], dtype=torch.float64)
-    """
-    degrees = freedom.numpy(force=True).astype(float)
-    return torch.as_tensor(2 * special.gammaincinv(degrees / 2, q), device=freedom.device)
-
-
 def normal_quantile(level: float) -> float:
     """Compute half the width of the central interval of a standard normal distribution that has probability ``level``.
 
@@ -507,7 +454,9 @@ def worth_of_hits(hits: Tensor, actual: Tensor, place: int) -> Tensor:
     freedom = (actual > 0).sum(place).to(total) - 1
     recall, own = ratio(hits.sum(place), total), ratio(hits, actual)
     apart = (actual * (own - recall.unsqueeze(place)) ** 2).sum(place)
-    among = ratio(apart, chi_square_quantile(LUCKY, freedom.clamp(min=1)))
+    degrees = freedom.clamp(min=1)
+    lucky = torch.as_tensor(2 * special.gammaincinv(degrees.numpy(force=True) / 2, LUCKY), device=degrees.device)
+    among = ratio(apart, lucky)  # by that quantile of the chi-squared distribution
     within = ratio((hits * (1 - own)).sum(place), total - freedom - 1)
     size = ratio(total - ratio(squares, total), freedom)
     rho = ratio(among - within, among + (size - 1) * within).clamp(0, 1)

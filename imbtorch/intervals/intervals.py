@@ -27,7 +27,7 @@ from imbtorch.intervals.draws import (
     normal_quantile,
     student_quantile,
 )
-from imbtorch.measures.named import AveragedMeasure, Measured, measure_text, measures_of_counts
+from imbtorch.measures.named import Measured, measure_text, measures_of_counts
 from imbtorch.measures.traits import needs_matrix
 from imbtorch.tables import wrapped
 from imbtorch.waiting import announced
@@ -129,8 +129,8 @@ def posterior(
 
     The rates of each true class have a Dirichlet distribution; the values of the measure on draws of the rates give
     equal-tailed bounds. They are widened so that they cover the true value about as often as ``level`` says, and always
-    include the estimate. ``examples/intervals.md`` describes priors and widening, ``examples/coverage.md`` the coverage
-    in simulations.
+    include the estimate. The page "Intervals" describes priors and widening, the page "Coverage of 95% intervals" the
+    coverage in simulations.
 
     Means over classes leave out classes without targets; the bounds of a value that depends only on such a class are
     nan. Use :func:`bootstrap` with clusters for samples that resemble each other, also for labels of the same samples.
@@ -170,10 +170,7 @@ def posterior(
     >>> print(posterior(balanced_accuracy, torch.tensor([[90, 10], [1, 9]]), generator=generator))
     balanced_accuracy 0.900 [0.754, 0.952] (95% posterior)
     """
-    check_draws(draws, level, generator)
-    check_choice("totals", totals, get_args(Totals))
     wide = checked_whole(counts, event_dims)
-    check_prior(prior, wide.shape[-1])
     measures = measures_of_counts(measure, wide, event_dims)
     found = posterior_of(measures, wide, draws, level, generator, prior, keep_draws, event_dims, totals)
     return _named(found, measures, measure)
@@ -191,7 +188,10 @@ def posterior_of(
     event_dims: int = 2,
     totals: Totals = "drawn",
 ) -> dict[str, Interval]:
-    """Compute posterior intervals, given float64 counts that need not be whole, such as means over halves."""
+    """Compute posterior intervals without names, given float64 counts that need not be whole."""
+    check_draws(draws, level, generator)
+    check_choice("totals", totals, get_args(Totals))
+    check_prior(prior, counts.shape[-1])
     source = CountsPosterior(counts, prior, totals)
     return _drawn(measures, counts, source, (counts, totals), draws, level, generator, keep_draws, event_dims)
 
@@ -199,12 +199,9 @@ def posterior_of(
 def _named(
     found: Mapping[str, Interval], measures: Mapping[str, Measure], given: Measured | Mapping[str, Measured]
 ) -> Interval | dict[str, Interval]:
-    """Return intervals with the names of their measures, except those that reports and metrics compute."""
-    if not isinstance(given, Mapping):
-        return replace(found[""], measure="" if isinstance(given, AveragedMeasure) else measure_text(measures[""]))
-    of_reports = [name for name, each in given.items() if isinstance(each, AveragedMeasure)]
-    texts = {name: "" if name in of_reports else measure_text(each) for name, each in measures.items()}
-    return {name: replace(interval, measure=texts[name]) for name, interval in found.items()}
+    """Return intervals with the names of their measures."""
+    named = {name: replace(interval, measure=measure_text(measures[name])) for name, interval in found.items()}
+    return named if isinstance(given, Mapping) else named[""]
 
 
 def _drawn(
@@ -433,9 +430,9 @@ def bootstrap(
     any resample.
 
     With ``clusters=True`` whole clusters are resampled, such as the visits of a patient or the pixels of an image,
-    which resemble each other. ``examples/intervals.md`` describes how their bounds are widened. ``method`` of the
-    result names the largest cluster if it is more than thrice as large as the mean: where recalls fall with the size of
-    clusters, intervals are too narrow (``examples/coverage.md``).
+    which resemble each other. The page "Intervals" describes how their bounds are widened. ``method`` of the result
+    names the largest cluster if it is more than thrice as large as the mean: where recalls fall with the size of
+    clusters, intervals are too narrow (see the page "Coverage of 95% intervals").
 
     Args:
         measure: name in the catalogue, function of counts, or name -> measure, all of the same resamples; as in
@@ -479,7 +476,6 @@ def bootstrap(
     >>> print(posterior(macro_f1, counts.sum(0), generator=generator, event_dims=3))  # assumes independent labels
     macro_f1 0.813 [0.782, 0.835] (95% posterior)
     """
-    check_draws(draws, level, generator)
     wide = checked_whole(counts, event_dims)
     measures = measures_of_counts(measure, wide, event_dims)
     if clusters:
@@ -494,18 +490,34 @@ def bootstrap(
         warn_of_large_cluster("bootstrap", wide.flatten(-event_dims).sum(-1))
         found = of_clusters(measures, wide, draws, level, generator, keep_draws, event_dims)
         return _named(found, measures, measure)
-    cells = wide if stratified else wide.flatten(-2).unsqueeze(-2)  # [..., strata, cells]
-    sizes = announced(chunks(draws, wide.numel(), wide.device), draws, "bootstrap intervals", FASTER)
+    found = bootstrap_of(measures, wide, draws, level, generator, stratified, keep_draws, event_dims)
+    return _named(found, measures, measure)
+
+
+@computed_on_cpu
+def bootstrap_of(
+    measures: Mapping[str, Measure],
+    counts: Tensor,
+    draws: int,
+    level: float,
+    generator: torch.Generator | None,
+    stratified: bool = False,
+    keep_draws: bool = False,
+    event_dims: int = 2,
+) -> dict[str, Interval]:
+    """Compute bootstrap intervals without names, given float64 counts of independent samples."""
+    check_draws(draws, level, generator)
+    cells = counts if stratified else counts.flatten(-2).unsqueeze(-2)  # [..., strata, cells]
+    sizes = announced(chunks(draws, counts.numel(), counts.device), draws, "bootstrap intervals", FASTER)
     totals = cells.sum(-1)
     resamples = (multinomial(cells, totals.expand(size, *totals.shape), generator) for size in sizes)
-    drawn = _values_of(measures, (some.reshape(len(some), *wide.shape) for some in resamples), event_dims)
+    drawn = _values_of(measures, (some.reshape(len(some), *counts.shape) for some in resamples), event_dims)
     method, found = "stratified bootstrap" if stratified else "bootstrap", {}
     for name, each in measures.items():
         ends = quantiles(drawn[name], level)
-        found[name] = Interval(
-            values(each, wide, event_dims), *ends, level, method, drawn[name] if keep_draws else None
-        )
-    return _named(found, measures, measure)
+        estimate = values(each, counts, event_dims)
+        found[name] = Interval(estimate, *ends, level, method, drawn[name] if keep_draws else None)
+    return found
 
 
 def _values_of(measures: Mapping[str, Measure], drawn: Iterable[Tensor], event_dims: int) -> dict[str, Tensor]:
@@ -530,6 +542,7 @@ def of_clusters(
 
     Clusters are float64 ``[..., M, K, K]``, all with samples, and need not be whole; see :func:`bootstrap`.
     """
+    check_draws(draws, level, generator)
     counts = clusters.sum(-event_dims - 1)
     resampled = _values_of(measures, clusters_drawn(clusters, draws, generator, event_dims), event_dims)
     worth = effective_samples(clusters, event_dims)

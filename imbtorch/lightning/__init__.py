@@ -3,7 +3,7 @@
 from imbtorch.lightning.checkpoint import ModelCheckpoint, TiesCheckpoint
 from imbtorch.lightning.figures import ConfusionFigures
 from imbtorch.lightning.monitor_guard import MonitorGuard
-from imbtorch.lightning.selection_summary import SelectionSummary
+from imbtorch.lightning.selection_summary import SelectionSummary, ValidationHistory
 from imbtorch.sampler import ExactBatchSampler
 
 __all__ = [
@@ -13,4 +13,5 @@ __all__ = [
     "MonitorGuard",
     "SelectionSummary",
     "TiesCheckpoint",
+    "ValidationHistory",
 ]

@@ -273,7 +273,7 @@ class TiesCheckpoint(TieRule, LightningCheckpoint):
     tables (16 families), with an unweighted loss and right labels, the latest of them was better than the earliest by
     3.0 percentage points of balanced accuracy (95% interval 1.3 to 4.3) and 5.6 of IAM (2.6 to 7.6). With class
     weights, or with wrong labels, the mean over four measures is inconclusive (a study that
-    ``examples/evidence.md`` names).
+    the page "Evidence for decisions" names).
 
     Leave ``every_n_train_steps``, ``train_time_interval`` and ``save_on_train_epoch_end`` unset: Lightning would save
     weights that were not validated. A warning says so. To save more often, add a second callback without ``monitor``.

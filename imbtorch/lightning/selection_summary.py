@@ -18,7 +18,7 @@ from imbtorch.intervals.baselines import always_commonest
 from imbtorch.lightning.base import Callback, is_fitting, reports
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
 from imbtorch.lightning.loggers import log_figure, log_table
-from imbtorch.measures.traits import by_any_name
+from imbtorch.measures.traits import by_any_name, declared, needs_matrix
 from imbtorch.plots import plot_selection
 from imbtorch.reports.report import ImbalanceReport
 from imbtorch.tables import Cell, Table
@@ -26,13 +26,16 @@ from imbtorch.tables import Cell, Table
 
 @dataclass(frozen=True, eq=False)
 class ValidationHistory:
-    """Counts and values of M validations.
+    """Counts and values of M validations; :meth:`SelectionSummary.history` returns it.
 
     Attributes:
         epochs: M epochs.
         steps: M numbers of optimizer steps that had been taken.
         values: name of a measure -> float64 ``[M]``.
         best: name of a measure with a direction -> indices of its best validations, the one to keep first.
+
+    >>> ValidationHistory((0, 1), (9, 18), {"iam": torch.tensor([0.1, 0.4])}, {"iam": (1,)}, ()).at(epoch=1, step=18)
+    1
     """
 
     epochs: tuple[int, ...]
@@ -132,8 +135,6 @@ class SelectionSummary(Callback):
         if self._stage == "fit":
             entries = [dict(entry) for entry in state_dict["validations"]]
             self._validations, self._kept = entries, dict(state_dict["kept"])
-            for entry in self._validations:
-                entry.pop("predictions", None)  # which 0.5 kept
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Add the state to a checkpoint that is being written, which may itself be the one that is kept."""
@@ -168,7 +169,7 @@ class SelectionSummary(Callback):
         self._monitored = {monitor: replace(report[monitor].row, bound="").name for monitor in mine}
         asked = (report[name].row.name if name in report else name for name in self.measures)
         self._columns = {
-            name: report[name].row.better if name in report else report.measure(name).higher_is_better
+            name: report[name].row.better if name in report else declared(report.measure(name), "higher_is_better")
             for name in (*asked, *self._monitored.values())
         }
         self._ties = getattr(keepers[0], "ties", "earliest") if keepers else "latest"
@@ -364,7 +365,7 @@ def _value(report: ImbalanceReport, name: str, counts: Counts, logged: Mapping[s
     if _is_logged(report, name):
         return logged.get(name, math.nan)
     measure = report.measure(name)
-    return measure(counts if measure.needs_matrix else sums(counts)).item()
+    return float(measure(counts if needs_matrix(measure) else sums(counts)))
 
 
 def _rule_of(checkpoint: Any) -> dict[str, Any]:

@@ -8,17 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from imbtorch.counts import (
-    Counts,
-    check_choice,
-    check_square,
-    double,
-    margins,
-    matrix,
-    of_each_class,
-    ratio,
-    restore,
-)
+from imbtorch.counts import Counts, check_choice, check_square, double, margins, matrix, of_each_class, ratio, restore
 from imbtorch.measures.shared import class_distances, class_mean, defined, mean_where, quotient, root, xlogx
 from imbtorch.measures.traits import catalogued
 

@@ -255,9 +255,9 @@ def imbalance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tenso
       Random guessing on K balanced classes scores 2/K - 1, not 0.
     - Absent classes take no part, so a validation set that lacks some classes can have a higher IAM.
     - IAM is biased low in small classes, because the larger of two noisy numbers is too large on average: with 20
-      samples a class and recalls of 0.7 by some 0.10, with 10 by 0.14, with 5 by 0.19 (thirty classes,
-      ``examples/coverage.md``). Compare it only on the same samples. :func:`imbtorch.statistics.posterior` has
-      intervals that take the bias into account.
+      samples a class and recalls of 0.7 by some 0.10, with 10 by 0.14, with 5 by 0.19 (thirty classes;
+      the page "Coverage of 95% intervals"). Compare it only on the same samples.
+      :func:`imbtorch.statistics.posterior` has intervals that take the bias into account.
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.

@@ -476,17 +476,18 @@ def canonical(value: object) -> str:
 
 
 class TaskOptions:
-    """Options that metrics of labels, thresholds and weights have."""
+    """Options that metrics of labels and weights have."""
 
     num_labels = Setting[int | None]("_counting.num_labels", "Number of labels; None for other tasks than multilabel.")
-    threshold = Setting[float | tuple[float, ...]](
-        "_counting.threshold", "Probability strictly above which 1 is predicted; a tuple if each label has its own."
-    )
     weighted = Setting[bool]("_counting.weighted", "True if samples may have weights.")
 
 
 class LocalCounts(TaskOptions, CountsMetric):
     """Metric that accumulates a matrix or its margins, and also shows the counts of this process alone."""
+
+    threshold = Setting[float | tuple[float, ...]](
+        "_counting.threshold", "Probability strictly above which 1 is predicted; a tuple if each label has its own."
+    )
 
     @property
     def local_confmat(self) -> Tensor:

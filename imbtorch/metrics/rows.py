@@ -32,6 +32,9 @@ class Row:
             or a decision rule.
         of: name of that class, group or rule; empty for all classes.
         bound: ``"low"`` or ``"high"`` for a bound of its interval; empty for the value itself.
+
+    >>> Row("recall", True, "class", "cat", bound="low").name
+    'recall/cat_low'
     """
 
     measure: str
@@ -42,11 +45,7 @@ class Row:
 
     @cached_property
     def name(self) -> str:
-        """Name in the report, without prefix and postfix. Names are composed only here and never parsed.
-
-        >>> Row("recall", True, "class", "cat", bound="low").name
-        'recall/cat_low'
-        """
+        """Name in the report, without prefix and postfix. Names are composed only here and never parsed."""
         measure = f"{self.measure}_worst" if self.kind == "worst" else self.measure
         measure = f"{measure}/{self.of}" if self.of else measure
         return f"{measure}_{self.bound}" if self.bound else measure

@@ -245,6 +245,12 @@ class ReportedValue(Metric):
     Args:
         report: report or sweep that counts.
         row: identity of the value.
+
+    >>> from imbtorch import ImbalanceReport
+    >>> report = ImbalanceReport("binary", measures=["accuracy", "recall"])
+    >>> report.update(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 1, 1]))
+    >>> report["recall"].compute()
+    tensor(0.6667)
     """
 
     full_state_update = False

@@ -39,7 +39,7 @@ from imbtorch.measures import (
     relative_classifier_information,
 )
 from imbtorch.measures.named import AveragedMeasure, chosen_average
-from imbtorch.measures.traits import CATALOGUE, Traits, by_any_name, declared, traits_of
+from imbtorch.measures.traits import CATALOGUE, Traits, declared, traits_of
 from imbtorch.metrics.base import (
     NO_BUCKETS,
     UNSURE,
@@ -284,11 +284,12 @@ class ConfusionMatrixMetric(LocalCounts):
 
     def interval(
         self,
-        method: Literal["posterior", "bootstrap"] = "posterior",
-        draws: int = 10_000,
+        *,
         level: float = 0.95,
+        draws: int = 10_000,
         generator: torch.Generator | None = None,
         clusters: bool | None = None,
+        method: Literal["posterior", "bootstrap"] = "posterior",
     ) -> Interval:
         """Compute the interval of the value from the counts of all processes (a collective step).
 
@@ -296,14 +297,14 @@ class ConfusionMatrixMetric(LocalCounts):
         the value, the interval of a mean over classes covers the classes that have targets; a warning names the others.
 
         Args:
-            method: :func:`imbtorch.statistics.posterior` or :func:`imbtorch.statistics.bootstrap` of independent
-                samples.
-            draws: number of draws.
             level: nominal coverage of the interval, in (0, 1).
+            draws: number of draws.
             generator: source of randomness, on the CPU.
             clusters: True to resample clusters, which needs a metric with ``clusters=True``; False to treat all
                 samples as independent. By default clusters are resampled if the metric has them, except for values of
                 single labels (``average="none"``) while each of their samples is a cluster of its own.
+            method: :func:`imbtorch.statistics.posterior` or :func:`imbtorch.statistics.bootstrap` of independent
+                samples.
 
         Returns:
             :class:`imbtorch.statistics.Interval` of the shape of ``compute()``.
@@ -314,13 +315,11 @@ class ConfusionMatrixMetric(LocalCounts):
                 hold the number of samples; for ``clusters=True`` without clusters.
         """
         from imbtorch.intervals.buckets import resample_buckets
-        from imbtorch.intervals.intervals import bootstrap, posterior
+        from imbtorch.intervals.intervals import bootstrap_of, posterior_of
 
         if self.weighted:
             raise ValueError(UNSURE)
-        is_name = str(method).partition("/")[0] in by_any_name()  # as report.interval takes it
-        remedy = "; a single metric has one value, so leave its name out: interval()" * is_name
-        check_choice("method", method, ("posterior", "bootstrap"), remedy)
+        check_choice("method", method, ("posterior", "bootstrap"))
         if self._average == "min":
             raise ValueError(
                 "the lowest of several uncertain values has no interval that covers it; use average='none'"
@@ -336,13 +335,12 @@ class ConfusionMatrixMetric(LocalCounts):
                     buckets = confusion_counts(counting.counts(state, of_buckets=True)).clone()
             self._report_problems(counting.faults(state), counts.sum(-1))
             self._warn_if_dependent(state, clusters)
-        draw = posterior if method == "posterior" else bootstrap
         own = type(self).evaluate is not ConfusionMatrixMetric.evaluate
-        measure = self.evaluate if own else self._measure  # it tells posterior and bootstrap if margins suffice
+        measures = {"": self.evaluate if own else self._measure}  # which tells if margins suffice
         if buckets is not None:
-            found = resample_buckets({"": measure}, buckets, draws=draws, level=level, generator=generator)
-            return found[""]
-        return draw(measure, counts, draws=draws, level=level, generator=generator, event_dims=counts.ndim)
+            return resample_buckets(measures, buckets, draws=draws, level=level, generator=generator)[""]
+        draw = posterior_of if method == "posterior" else bootstrap_of
+        return draw(measures, counts.double(), draws, level, generator, event_dims=counts.ndim)[""]
 
     def _shown_arguments(self) -> dict[str, Any]:
         shown = super()._shown_arguments() | self.measure_arguments

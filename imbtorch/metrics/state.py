@@ -60,9 +60,12 @@ class Setting(Generic[T]):
 
     def __set__(self, metric: object, value: object) -> NoReturn:
         """Refuse with an AttributeError."""
+        constructors = [inspect.signature(base.__init__) for base in type(metric).__mro__[:-1]]  # type: ignore[misc]
+        is_argument = self._name != "counting" and any(self._name in each.parameters for each in constructors)
+        given = f" with {self._name}={value!r}{self._remedy}" if is_argument else ""
         raise AttributeError(
             f"{self._name} cannot be changed, since counts or values depend on it; build a new "
-            f"{type(metric).__name__} with {self._name}={value!r}{self._remedy}"
+            f"{type(metric).__name__}{given}"
         )
 
 
@@ -497,8 +500,6 @@ class SummedState(SyncedMetric):
         """Copy a saved state into the tensor; refuse a state with other settings or names."""
         for key in [key for key in state_dict if key.startswith(f"{prefix}counts_")]:
             value = state_dict.pop(key)
-            if isinstance(value, Tensor) and value.shape == (len(self._state) - 1,):
-                value = torch.cat((value, value.new_zeros(1)))  # before 0.5 no cell told of dependent samples
             if key != prefix + self._state_name:
                 remedy = "build the metric with the arguments of the saved one"
                 if f"{key}_clusters" == prefix + self._state_name:

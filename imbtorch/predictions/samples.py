@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, read_cell, typed, without_left_out
+from imbtorch.counting.arguments import Task
 from imbtorch.counting.clusters import cluster_ids
-from imbtorch.deciding.scores import Task, check_scores
+from imbtorch.deciding.scores import check_scores
 from imbtorch.metrics.shared_result import checked_names
 from imbtorch.predictions.sources import Arrays, Batch, Source, by_class, chosen, floats, id_of, single
 from imbtorch.suggestions import first_names

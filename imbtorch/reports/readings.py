@@ -15,8 +15,9 @@ from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Measure, mapped, sums
 from imbtorch.intervals.baselines import always_commonest
 from imbtorch.intervals.buckets import FEW_BUCKETS, resample_buckets
-from imbtorch.intervals.intervals import LARGE, Interval, largest_cluster, posterior
+from imbtorch.intervals.intervals import LARGE, Interval, largest_cluster, posterior_of
 from imbtorch.measures.named import PER_CLASS, AtPrevalence, AveragedMeasure, of_name, one_value
+from imbtorch.metrics.base import NO_BUCKETS, UNSURE
 from imbtorch.metrics.rows import Bound, Row, Snapshot, shown
 from imbtorch.reports.groups import comparable_groups, worst
 from imbtorch.suggestions import did_you_mean, first_names
@@ -225,10 +226,8 @@ class Readings:
         alone = [row for row in rows if buckets is None or (independent and self.values[row].of_one_label)]
         drawn: dict[str, Interval] = {}
         if alone:
-            dims = counts.ndim
-            drawn = posterior(
-                self._at_once(alone, at), counts, draws=draws, level=level, generator=generator, event_dims=dims
-            )
+            measures = self._at_once(alone, at)
+            drawn = posterior_of(measures, counts.double(), draws, level, generator, event_dims=counts.ndim)
         if buckets is not None and len(alone) < len(rows):
             measures = self._at_once([row for row in rows if row not in alone], at)
             drawn |= resample_buckets(measures, buckets, draws=draws, level=level, generator=generator)
@@ -249,12 +248,17 @@ class Readings:
         measures: dict[str, Measure] = {_key(row): self.values[row].measure for row in rows}
         return measures if at.prevalence is None else {k: AtPrevalence(m, at.prevalence) for k, m in measures.items()}
 
-    def with_interval(self, name: str) -> tuple[Row, int | None]:
+    def with_interval(self, name: str, clusters: bool | None) -> tuple[Row, int | None]:
         """Return the row of the value that a user names, and the index of its group of samples, None for all.
 
         Raises:
-            ValueError: for a value that is not reported or has no interval.
+            ValueError: for a value that is not reported or has no interval, for weighted counts, and for clusters that
+                the counts lack.
         """
+        if self.counting.weighted:
+            raise ValueError(UNSURE)
+        if clusters and not self.counting.clusters:
+            raise ValueError(NO_BUCKETS.format("the report"))
         for row in self.rows:
             if row.kind == "group" and not row.bound and row.name == name:
                 return Row(row.measure, row.better), self.groups.index(row.of)

@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 
 from imbtorch.counting.arguments import Layout, Task, Thresholds, in_class_order
 from imbtorch.counting.tasks import Counting
-from imbtorch.counts import Counts, Margins, double, mapped, ratio, sums
+from imbtorch.counts import Counts, Margins, Measure, double, mapped, ratio, sums
 from imbtorch.intervals.intervals import HEAVY, Interval, large_cluster_warning
 from imbtorch.measures.named import (
     AtPrevalence,
@@ -25,7 +25,7 @@ from imbtorch.measures.named import (
     resolved,
 )
 from imbtorch.measures.traits import by_any_name, by_key
-from imbtorch.metrics.base import NO_BUCKETS, UNSURE, Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.base import UNSURE, Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.rows import Row, Snapshot
 from imbtorch.metrics.shared_result import PREVALENCE, SharedResult, checked_names
 from imbtorch.metrics.state import Setting
@@ -84,7 +84,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         per_class: measures reported for each class as ``<measure>/<class>``, by default recall and precision of up to
             20 classes. As ``measures``, but a function of your own returns ``[K]``.
         intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or names of values such as
-            ``"recall/fraud"``. 95% intervals from 2,000 draws with a fixed seed (``examples/intervals.md``); nan, with
+            ``"recall/fraud"``. 95% intervals from 2,000 draws with a fixed seed (page "Intervals"); nan, with
             a warning, for a value that only a class without targets determines.
         logits: True if floating ``preds`` of the binary and multilabel tasks are logits, False if probabilities.
         prefix: text before each name, such as ``"val_"``.
@@ -296,8 +296,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         low, high = (None, None) if measure is None else measure.traits.value_range
         return low is not None and high is not None and low >= -1 and high <= 1
 
-    def measure(self, name: str) -> AveragedMeasure | AtPrevalence:
-        """Return a measure as this report computes it: a function of counts that knows its direction.
+    def measure(self, name: str) -> Measure:
+        """Return a measure as this report computes it: a function of counts with its direction, ``higher_is_better``.
 
         If the report has a ``prevalence``, the function rescales the counts to it first.
 
@@ -338,9 +338,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
         name: str,
         *,
         level: float = 0.95,
+        draws: int = 10_000,
         generator: torch.Generator | None = None,
         clusters: bool | None = None,
-        draws: int = 10_000,
     ) -> Interval:
         """Compute the interval of a value from the counts of all processes (a collective step).
 
@@ -352,18 +352,16 @@ class ImbalanceReport(SharedResult, LocalCounts):
             name: measure of the report, or value of a class, class group or group of samples, such as
                 ``recall/fraud``, with or without prefix and postfix.
             level: nominal coverage of the interval, in (0, 1).
+            draws: number of draws.
             generator: source of randomness, on the CPU; by default torch's.
             clusters: True to resample clusters, False to treat samples as independent; by default
                 :meth:`ReportResult.interval` decides.
-            draws: number of draws.
 
         Raises:
             ValueError: as :meth:`ReportResult.interval`.
         """
         short = self[name].row.name if name in self else name
-        self._settings.with_interval(short)  # raises before any process waits
-        if clusters and not self.clusters:
-            raise ValueError(NO_BUCKETS.format("the report"))
+        place = self._settings.with_interval(short, clusters)  # raises before any process waits
         with self._state_of_all() as state:
             # all processes decide alike, because the sum is the same on all of them
             if self._last is not None and not bool(state.any()):
@@ -373,7 +371,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 self._report_problems(self._counting.faults(state), sums(at.counts).actual, self._prevalence)
                 found = ReportResult({}, at, self._settings)
                 found._warn_with(self._already_warned)
-        return found.interval(short, level=level, generator=generator, clusters=clusters, draws=draws)
+        return found._interval(place, clusters=clusters, draws=draws, level=level, generator=generator)
 
     def _label(self, index: int) -> str:
         return self.class_names[index]

@@ -16,7 +16,6 @@ from imbtorch.counts import Counts, Margins, confusion_counts, mapped, margins
 from imbtorch.intervals.buckets import ONE_BUCKET
 from imbtorch.intervals.intervals import TOO_NARROW, Interval
 from imbtorch.measures.named import of_name
-from imbtorch.metrics.base import NO_BUCKETS, UNSURE
 from imbtorch.metrics.rows import Result, Row, Snapshot, shown
 from imbtorch.reports.files import text_of_file
 from imbtorch.reports.groups import comparable_groups
@@ -126,9 +125,9 @@ class ReportResult(Result):
         name: str,
         *,
         level: float = 0.95,
+        draws: int = 10_000,
         generator: torch.Generator | None = None,
         clusters: bool | None = None,
-        draws: int = 10_000,
     ) -> Interval:
         """Compute the interval of a value.
 
@@ -138,20 +137,18 @@ class ReportResult(Result):
             name: measure of the report, or value of a class, class group or group of samples, such as
                 ``recall/fraud``, without prefix and postfix.
             level: nominal coverage of the interval, in (0, 1).
+            draws: number of draws.
             generator: source of randomness, on the CPU; by default torch's.
             clusters: True to resample clusters (:func:`imbtorch.statistics.bootstrap`), which needs a report with
                 ``clusters=True``; False to treat all samples as independent (:func:`imbtorch.statistics.posterior`). By
                 default clusters are resampled if the report has them, except for values of a single label while each of
                 its samples is a cluster of its own.
-            draws: number of draws.
 
         Raises:
             ValueError: for an unknown name, a minimum over classes or groups, a value that depends on classes without
                 targets, ``clusters=True`` without clusters or with samples of fewer than two, ``state="margins"``, and
                 weighted counts.
         """
-        if self._settings.counting.weighted:
-            raise ValueError(UNSURE)
         row = next((row for row in self._rows if row.name == name), None)
         if row is not None and row not in self._settings.rows:
             remedy = "report(..., intervals=True) or the interval of a ThresholdSweep give its bounds"
@@ -160,22 +157,23 @@ class ReportResult(Result):
             raise ValueError(
                 f"{name!r} is a value of scores, or by a function that this result does not hold; {remedy}"
             )
-        if clusters and not self._settings.counting.clusters:
-            raise ValueError(NO_BUCKETS.format("the report"))
-        row, group = self._settings.with_interval(name)
+        place = self._settings.with_interval(name, clusters)
+        return self._interval(place, clusters=clusters, draws=draws, level=level, generator=generator)
+
+    def _interval(self, place: tuple[Row, int | None], clusters: bool | None, **options: Any) -> Interval:
+        """Compute the interval of a row, for a group of samples or for all."""
         if clusters is None:
             self._warn_if_dependent()
-        at = self._at.whole
+        at, (row, group) = self._at.whole, place
         counts = confusion_counts(at.counts)
-        interval = self._settings.intervals(
-            at, [row], group, clusters=clusters, draws=draws, level=level, generator=generator
-        )[row]
+        interval = self._settings.intervals(at, [row], group, clusters=clusters, **options)[row]
         if bool(interval.low.isnan()):
             cause = "it depends on classes without targets; count samples of every class"
             if not bool(counts.any()):
                 cause = "no sample was counted; call update before interval"
             elif interval.method.startswith(ONE_BUCKET):
                 cause = "all samples lie in one bucket of clusters; count samples of more clusters"
+            name = row.name if group is None else replace(row, kind="group", of=self._settings.groups[group]).name
             raise ValueError(f"{name!r} has no interval, because {cause}")
         return interval
 

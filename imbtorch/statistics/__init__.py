@@ -5,6 +5,7 @@ from imbtorch.choosing.epochs import ChosenEpoch, select_epoch
 from imbtorch.choosing.models import Selection, select_model
 from imbtorch.choosing.planning import samples_needed
 from imbtorch.choosing.runs import Runs, RunsByMeasure, over_runs
+from imbtorch.deciding.adjustments import AdjustmentPoint
 from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import partial_auc
 from imbtorch.deciding.thresholds import OperatingPoint
@@ -14,6 +15,7 @@ from imbtorch.intervals.intervals import Interval, bootstrap, posterior
 from imbtorch.predictions.compare import compare_predictions
 
 __all__ = [
+    "AdjustmentPoint",
     "Calibration",
     "ChosenEpoch",
     "Comparison",

@@ -1,6 +1,5 @@
-"""Counts of random halves, part by part and on several processes."""
+"""Counts of random halves, part by part."""
 
-import threading
 from functools import partial
 
 import pytest
@@ -11,79 +10,6 @@ from sklearn import metrics
 
 from imbtorch import Margins, balanced_accuracy, cluster_ids, geometric_mean
 from imbtorch.statistics import bootstrap, select_epoch
-
-# --- several processes ----------------------------------------------------------------------------------------------
-
-
-def on_processes(world, work):
-    """Run ``work(rank, sum_counts)`` on threads that sum as processes do, and return what each found."""
-    barrier, shared, found, failed = threading.Barrier(world, timeout=60), [None] * world, [None] * world, []
-
-    def start(rank):
-        def sum_counts(counts):
-            assert not counts.is_floating_point()
-            shared[rank] = counts
-            barrier.wait()
-            total = torch.stack(shared).sum(0, dtype=counts.dtype)  # raises for shapes that differ
-            barrier.wait()
-            return total
-
-        try:
-            found[rank] = work(rank, sum_counts)
-        except BaseException as error:  # handed to the test below
-            failed.append(error)
-            barrier.abort()
-
-    threads = [threading.Thread(target=start, args=(rank,)) for rank in range(world)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
-    return found
-
-
-@pytest.mark.parametrize("world", [2, 3])
-def test_processes_with_known_positions_find_what_one_finds(world):
-    predictions, target = drawn(LEARNING, [61, 20])
-    alone = select_epoch(predictions, target, balanced_accuracy, generator=seeded(3), draws=100)
-    order = torch.randperm(len(target), generator=seeded())
-    bounds = [0, 7, 40, 81] if world == 3 else [0, 50, 81]
-
-    def work(rank, sum_counts):
-        own = order[bounds[rank] : bounds[rank + 1]]
-        return select_epoch(
-            predictions[:, own].to(torch.uint8),
-            target[own],
-            balanced_accuracy,
-            num_classes=2,
-            generator=seeded(3),
-            draws=100,
-            positions=own,
-            sum_counts=sum_counts,
-        )
-
-    for found in on_processes(world, work):
-        assert facts(found) == facts(alone)
-        assert found.interval.low == alone.interval.low
-
-
-def test_processes_without_positions_agree_among_themselves_and_one_may_be_empty():
-    predictions, target = drawn(LEARNING, [61, 20])
-    bounds = [0, 50, 50, 81]
-
-    def work(rank, sum_counts):
-        own = slice(bounds[rank], bounds[rank + 1])
-        arguments = {"num_classes": 2, "generator": seeded(rank), "draws": 100, "sum_counts": sum_counts}
-        return select_epoch(predictions[:, own], target[own], balanced_accuracy, **arguments)
-
-    first, *others = on_processes(3, work)
-    assert [facts(other) for other in others] == [facts(first)] * 2
-    alone = select_epoch(predictions, target, balanced_accuracy, generator=seeded(9))
-    assert (first.epoch, first.value) == (alone.epoch, alone.value)
-    assert first.corrected == pytest.approx(alone.corrected, abs=0.03)  # other coins
-
 
 # --- clusters -------------------------------------------------------------------------------------------------------
 
@@ -126,30 +52,6 @@ def test_the_interval_of_a_single_epoch_resamples_buckets_of_its_clusters():
     assert found.corrected == pytest.approx(found.value)
 
 
-@pytest.mark.parametrize("world", [2, 3])
-def test_clusters_that_lie_on_several_processes_give_what_one_process_finds(world):
-    predictions, target = drawn(LEARNING, [61, 20])
-    options = {"num_classes": 2, "draws": 100}
-    alone = select_epoch(predictions, target, balanced_accuracy, cluster=IDS, generator=seeded(3), **options)
-    rank_of = torch.randint(world, (81,), generator=seeded())
-
-    def work(rank, sum_counts):
-        own = rank_of == rank
-        return select_epoch(
-            predictions[:, own],
-            target[own],
-            balanced_accuracy,
-            cluster=IDS[own].to(torch.int64),
-            generator=seeded(3),
-            sum_counts=sum_counts,
-            **options,
-        )
-
-    for found in on_processes(world, work):
-        assert facts(found) == facts(alone)
-        assert found.interval == alone.interval
-
-
 def test_halves_of_clusters_hold_where_samples_of_a_cluster_are_equal():
     """20 patients of 20 equal samples, epochs equally good."""
     generator, covered, off = seeded(7), {"samples": 0, "clusters": 0}, {"samples": 0.0, "clusters": 0.0}
@@ -186,7 +88,6 @@ def test_few_clusters_of_a_class_are_too_few_hits():
     [
         ({"cluster": IDS[:5]}, ValueError, r"cluster must hold one id per sample, \[81\], got \[5\]"),
         ({"cluster": IDS.double()}, TypeError, r"cluster must be a tensor of integers.*imbtorch.cluster_ids"),
-        ({"cluster": IDS, "positions": torch.arange(81)}, ValueError, "with cluster leave positions out"),
         ({"cluster": IDS, "num_classes": 969}, ValueError, "64 matrices, which are too large for more than 968"),
     ],
 )

@@ -144,7 +144,7 @@ def test_several_classes_are_each_compared_with_the_rest():
     random = rng(4)
     scores = torch.as_tensor(random.dirichlet([4, 1, 0.3], 2000))
     target = torch.as_tensor(random.integers(0, 3, 2000))
-    sweep = ThresholdSweep("f1", task="multiclass", num_classes=3, per_class=True)
+    sweep = ThresholdSweep("f1", task="multiclass", num_classes=3)
     sweep.update(scores, target)
     found = sweep.result().calibration()
     assert list(found) == ["0", "1", "2"]

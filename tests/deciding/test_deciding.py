@@ -66,9 +66,9 @@ def test_only_new_counts_set_the_rule(make):
     sweep.compute()
     chosen = rule_of(sweep)
     assert chosen != initial
-    by_hand = {
-        name: torch.full_like(each, 0.125) for name, each in sweep.rule.state_dict().items() if name != "log_odds"
-    }
+    by_hand = {name: torch.full_like(each, 0.125) for name, each in sweep.rule.state_dict().items()}
+    if "log_odds" in by_hand:
+        by_hand["log_odds"] = by_hand["threshold"].logit()
     by_hand |= {name: each for name, each in sweep.rule.state_dict().items() if name == "prior"}
     sweep.rule.load_state_dict(by_hand)
     held = rule_of(sweep)
@@ -140,7 +140,7 @@ def test_copies_own_a_rule_of_their_own(make):
 
 
 def test_each_class_against_the_rest_has_no_rule():
-    sweep = ThresholdSweep("f1", task="multiclass", num_classes=3, per_class=True)
+    sweep = ThresholdSweep("f1", task="multiclass", num_classes=3)
     sweep.update(torch.rand(30, 3, generator=torch.Generator().manual_seed(0)).softmax(1), torch.arange(30) % 3)
     sweep.compute()
     assert sweep.rule is None

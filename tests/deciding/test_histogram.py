@@ -56,7 +56,7 @@ def test_chunks_equal_one_update():
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 GOOD = torch.tensor([0.2, 0.8]), torch.tensor([0, 1])
-CLASSES = {"task": "multiclass", "num_classes": 3, "per_class": True}
+CLASSES = {"task": "multiclass", "num_classes": 3}
 THIRDS = torch.full((2, 3), 1 / 3)
 BAD_INPUT = {
     "nan": ({}, torch.tensor([0.5, torch.nan]), GOOD[1], ValueError, "preds hold NaN scores"),
@@ -114,7 +114,7 @@ def test_saturated_logits_are_told_apart(shape):
     if shape == "two columns":
         preds = torch.stack((-odds / 2, odds / 2), 1)
     if shape == "classes":
-        settings, preds = {"task": "multiclass", "num_classes": 2, "per_class": True}, torch.stack((0 * odds, odds), 1)
+        settings, preds = {"task": "multiclass", "num_classes": 2}, torch.stack((0 * odds, odds), 1)
     assert (odds.sigmoid() == 1).all()
     sweep = ThresholdSweep("f1", logits=True, **settings)
     sweep.update(preds, target)

@@ -254,3 +254,29 @@ def all_promised_at(sweep, floors, sure):
         ends.append(chosen.result().best(floors, sure=sure).threshold)
     assert ends[0] < ends[1]
     return ends
+
+
+def test_limits_that_nothing_keeps_tell_what_is_reachable():
+    """Whoever loosens limits in a loop reads numbers, not texts; the error travels between processes."""
+    scores, target = torch.tensor([0.1, 0.6, 0.4, 0.8]), torch.tensor([0, 0, 1, 1])
+    sweep = ThresholdSweep("f1")
+    sweep.update(scores, target)
+    sweep.compute()
+    with pytest.raises(imbtorch.InfeasibleError) as raised:
+        sweep.best(at_least={"recall": 0.9, "precision": 0.9})
+    pairs = [
+        (sk.recall_score(target, scores > cut), sk.precision_score(target, scores > cut))
+        for cut in (0.0, 0.2, 0.5, 0.7)
+    ]
+    reachable = {
+        "recall": max(recall for recall, precision in pairs if precision >= 0.9),
+        "precision": max(precision for recall, precision in pairs if recall >= 0.9),
+    }
+    assert raised.value.limits == {"recall": 0.9, "precision": 0.9}
+    assert raised.value.reachable == pytest.approx(reachable)
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (str(again), again.reachable) == (str(raised.value), raised.value.reachable)
+    sweep.best(at_least={"recall": raised.value.reachable["recall"], "precision": 0.9})
+    with pytest.raises(imbtorch.InfeasibleError) as raised:
+        sweep.best(at_least={"recall": 0.9}, sure=0.99)
+    assert (raised.value.limits, raised.value.reachable) == ({"recall": 0.9}, {})

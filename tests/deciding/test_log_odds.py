@@ -82,7 +82,7 @@ def test_each_class_against_the_rest_has_log_odds_of_its_own():
     target = torch.arange(600) % 3
     logits = torch.zeros(600, 3)
     logits[:, 0] = 45 + torch.randn(600, generator=generator) + 3 * (target == 0)
-    sweep = ThresholdSweep("f1", task="multiclass", num_classes=3, per_class=True, logits=True)
+    sweep = ThresholdSweep("f1", task="multiclass", num_classes=3, logits=True)
     sweep.update(logits, target)
     odds = logits[:, 0].double() - math.log(2)
     assert sweep.compute()["value/0"].item() == pytest.approx(best_f1(odds, target == 0), abs=0.03)
@@ -202,7 +202,7 @@ def test_ends_of_one_class_each_are_not_told():
 def test_tiny_probabilities_that_differ_are_told(task):
     target = torch.arange(40) % 2
     tiny = 10.0 ** (-60 - torch.arange(40, dtype=torch.float64) % 7)
-    size = {"multilabel": {"num_labels": 1}, "multiclass": {"num_classes": 2, "per_class": True}}.get(task, {})
+    size = {"multilabel": {"num_labels": 1}, "multiclass": {"num_classes": 2}}.get(task, {})
     shaped = {
         "binary": (tiny, target),
         "multilabel": (tiny[:, None], target[:, None]),
@@ -262,11 +262,10 @@ def test_onnx_agrees_in_4096_decisions(dynamo, tmp_path):
     assert torch.equal(torch.from_numpy(found), rule(scores))
 
 
-def test_older_states_and_both_arguments():
+def test_thresholds_have_log_odds_and_take_either():
     rule = Threshold(log_odds=[45.0, 1.0, -3.0], logits=True)
     assert list(rule.state_dict()) == ["threshold", "log_odds"]
-    rule.load_state_dict({"threshold": torch.tensor([0.0, 0.75, 1.0])})  # of 0.4 and 0.5
-    assert rule.log_odds.tolist() == pytest.approx([-math.inf, math.log(3), math.inf])
+    assert Threshold([0.0, 0.75, 1.0]).log_odds.tolist() == pytest.approx([-math.inf, math.log(3), math.inf])
     assert Threshold(0.75).log_odds.item() == pytest.approx(math.log(3))
     assert Threshold(log_odds=math.log(3)).threshold.item() == pytest.approx(0.75)
     assert Threshold(log_odds=-math.inf).threshold.item() == 0
@@ -277,9 +276,7 @@ def test_older_states_and_both_arguments():
         Threshold(log_odds=math.nan)
     with pytest.raises(TypeError, match="log_odds must be a number"):
         Threshold(log_odds="0.5")
-    point = ThresholdSweep("f1")
-    point.update(torch.tensor([0.1, 0.9]), torch.tensor([0, 1]))
-    older = imbtorch.statistics.OperatingPoint(0.75, 1.0, torch.eye(2), 1.0, 1.0, 0.5, {})  # without log-odds
+    point = imbtorch.statistics.OperatingPoint(0.75, 1.0, torch.eye(2), 1.0, 1.0, 0.5, {})  # without log-odds
     rule = Threshold(0.5, logits=True)
-    rule.take(older)
+    rule.take(point)
     assert rule.log_odds.item() == pytest.approx(math.log(3))

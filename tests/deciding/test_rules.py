@@ -297,7 +297,7 @@ def test_fully_sharded_training_in_bfloat16_casts_no_rule(tmp_path):
 def test_averaged_models_average_no_rule(use_buffers):
     network = torch.nn.Sequential(torch.nn.Linear(1, 1), Threshold(0.9999))
     model = torch.optim.swa_utils.AveragedModel(network, use_buffers=use_buffers)
-    network[1].load_state_dict({"threshold": torch.tensor(0.1, dtype=torch.float64)})
+    network[1].load_state_dict(Threshold(0.1).state_dict())
     for _ in range(3):
         model.update_parameters(network)
     assert numbers(model.module[1]) == numbers(Threshold(0.9999))
@@ -330,8 +330,8 @@ def test_rules_alone_are_loaded_strictly():
     with pytest.raises(RuntimeError, match=r'Missing key.*"tau"'):
         LogitAdjustment(PRIOR).load_state_dict({"prior": torch.ones(3)})
     with pytest.raises(RuntimeError, match=r'Unexpected key.*"tau"'):
-        Threshold(0.5).load_state_dict({"threshold": torch.tensor(0.5), "tau": torch.tensor(0.5)})
-    assert Threshold(0.5).load_state_dict({}, strict=False).missing_keys == ["threshold"]
+        Threshold(0.5).load_state_dict({**Threshold(0.5).state_dict(), "tau": torch.tensor(0.5)})
+    assert Threshold(0.5).load_state_dict({}, strict=False).missing_keys == ["threshold", "log_odds"]
 
 
 def test_another_number_of_classes_names_both():

@@ -82,9 +82,7 @@ def test_each_class_is_swept_against_the_rest(logits, extra):
     target = torch.randint(4, (120, *extra), generator=generator)
     ignored = torch.rand(120, *extra, generator=generator) < 0.1
     chances = raw.softmax(1)
-    sweep = ThresholdSweep(
-        imbtorch.f_score, 21, "multiclass", num_classes=4, per_class=True, logits=logits, ignore_index=7
-    )
+    sweep = ThresholdSweep(imbtorch.f_score, 21, "multiclass", num_classes=4, logits=logits, ignore_index=7)
     sweep.update(raw if logits else chances, target.masked_fill(ignored, 7))
     found = sweep.compute()
     for index in range(4):
@@ -99,7 +97,7 @@ def test_each_class_is_swept_against_the_rest(logits, extra):
 def test_an_ignored_class_takes_no_part(ignore_index):
     scores, _ = data(shape=(200, 4))
     target = torch.randint(4, (200,), generator=torch.Generator().manual_seed(1))
-    sweep = ThresholdSweep(imbtorch.f_score, 11, "multiclass", num_classes=4, per_class=True, ignore_index=ignore_index)
+    sweep = ThresholdSweep(imbtorch.f_score, 11, "multiclass", num_classes=4, ignore_index=ignore_index)
     sweep.update(scores, target)
     sweep.compute()  # without a warning: the class is left out on purpose
     kept = target != ignore_index
@@ -226,7 +224,7 @@ def test_a_collection_merges_only_sweeps_that_count_alike():
 @pytest.mark.parametrize("different", [{"logits": True}, {"ignore_index": 2}, {"ignore_index": 1}])
 def test_sweeps_of_classes_that_read_scores_differently_do_not_share_a_state(different):
     """Their first batch may well give equal counts, which is what torchmetrics goes by."""
-    plain = {"num_classes": 3, "per_class": True, "thresholds": 2}
+    plain = {"num_classes": 3, "thresholds": 2}
     one = ThresholdSweep(imbtorch.f_score, task="multiclass", **plain)
     two = ThresholdSweep(imbtorch.f_score, task="multiclass", **plain, **different)
     collection = MetricCollection({"one": one, "two": two})
@@ -245,7 +243,7 @@ def test_repr_tells_what_was_asked_for():
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 GOOD = torch.tensor([0.2, 0.8]), torch.tensor([0, 1])
-CLASSES = {"task": "multiclass", "num_classes": 3, "per_class": True}
+CLASSES = {"task": "multiclass", "num_classes": 3}
 
 
 @pytest.mark.parametrize(
@@ -260,10 +258,8 @@ CLASSES = {"task": "multiclass", "num_classes": 3, "per_class": True}
         ({"thresholds": torch.tensor([-0.5, 0.1])}, ValueError, "thresholds must be sorted and lie in"),
         ({"thresholds": torch.tensor([torch.nan])}, ValueError, "thresholds must be sorted and lie in"),
         ({"thresholds": torch.tensor([])}, ValueError, "thresholds must be sorted and lie in"),
-        ({"task": "multiclass", "num_classes": 3}, ValueError, "per_class=True"),
-        ({"per_class": True}, ValueError, "per_class"),
         ({"class_names": ["a", "b"]}, ValueError, "must be left out in task=.binary"),
-        ({"task": "multiclass", "per_class": True}, ValueError, "needs num_classes"),
+        ({"task": "multiclass"}, ValueError, "needs num_classes"),
         ({"task": "multilabel"}, ValueError, "needs num_labels"),
         ({"task": "other"}, ValueError, "task must be one of"),
         ({**CLASSES, "class_names": ["a", "b"]}, ValueError, "class_names must hold 3 names, got 2"),
@@ -365,7 +361,7 @@ def test_a_function_of_ones_own_in_a_sweep_harms_no_matrix():
 
 
 def test_a_sweep_of_classes_calls_itself_by_its_name_and_tallies_each_sample_once(accelerator):
-    sweep = ThresholdSweep(imbtorch.f_score, 5, "multiclass", num_classes=4, per_class=True)
+    sweep = ThresholdSweep(imbtorch.f_score, 5, "multiclass", num_classes=4)
     assert "task='multiclass'" in repr(sweep)
     assert (sweep.task, sweep.num_classes, sweep.num_labels) == ("multiclass", 4, None)
     assert not hasattr(sweep, "margins")
@@ -513,7 +509,7 @@ def test_the_prevalence_of_labels_and_classes():
     alone = ThresholdSweep("f1", logits=True, prevalence=[1, 1])
     alone.update(*drawn(2000))
     assert sweep.compute()["value/cat"] == alone.compute()["value"]
-    classes = ThresholdSweep("f1", task="multiclass", num_classes=2, per_class=True, logits=True, prevalence=[1, 1])
+    classes = ThresholdSweep("f1", task="multiclass", num_classes=2, logits=True, prevalence=[1, 1])
     logits, target = drawn(2000)
     classes.update(torch.stack((torch.zeros_like(logits), logits), 1), target)
     assert classes.compute()["value/1"] == alone.compute()["value"]
@@ -615,7 +611,7 @@ def test_macro_averages_are_those_of_scikit_learn(task):
     random = np.random.default_rng(0)
     target = random.choice(3, 500, p=[0.6, 0.3, 0.1])
     scores = 0.7 * random.dirichlet([2.0, 1.0, 0.5, 0.5], 500) + 0.3 * np.eye(4)[target]
-    options = {"num_classes": 4, "per_class": True} if task == "multiclass" else {"num_labels": 4}
+    options = {"num_classes": 4} if task == "multiclass" else {"num_labels": 4}
     sweep = ThresholdSweep(imbtorch.f_score, task=task, also=("auc", "average_precision", "partial_auc"), **options)
     one_hot = np.eye(4, dtype=int)[target]
     given = torch.from_numpy(scores), torch.from_numpy(target if task == "multiclass" else one_hot)
@@ -658,7 +654,7 @@ def test_few_negatives_at_a_prevalence_are_told(negatives, told):
 
 def test_a_prevalence_may_name_its_classes():
     in_order, named = [0.7, 0.2, 0.1], {"emu": 0.1, "cat": 0.7, "dog": 0.2}
-    arguments = {"task": "multiclass", "num_classes": 3, "per_class": True, "class_names": ["cat", "dog", "emu"]}
+    arguments = {"task": "multiclass", "num_classes": 3, "class_names": ["cat", "dog", "emu"]}
     sweeps = [ThresholdSweep("f1", prevalence=each, **arguments) for each in (in_order, named)]
     assert [each.prevalence for each in sweeps] == [tuple(in_order)] * 2
     with pytest.raises(ValueError, match=r"prevalence must name every class; missing are \['emu'\]"):

@@ -44,7 +44,7 @@ def test_each_bucket_holds_the_scores_of_its_clusters(task, ids, positions, path
     if path == "masked":
         for module in ("batches", "clusters"):
             monkeypatch.setattr(f"imbtorch.counting.{module}.reading_is_free", lambda state: False)
-    size = {"binary": {}, "multiclass": {"num_classes": 3, "per_class": True}, "multilabel": {"num_labels": 3}}[task]
+    size = {"binary": {}, "multiclass": {"num_classes": 3}, "multilabel": {"num_labels": 3}}[task]
     labels = 1 if task == "binary" else 3
     sweep = ThresholdSweep("f1", 5, task, **size, clusters=True, ignore_index=-1, logits=True)
     wanted, seen, random = np.zeros((BUCKETS, labels, 2, 6), int), 0, np.random.default_rng(0)

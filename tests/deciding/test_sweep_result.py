@@ -228,7 +228,7 @@ def test_what_cannot_be_corrected_is_a_dash_and_many_labels_are_not():
 def test_an_ignored_class_has_no_operating_point():
     target = torch.arange(200) % 3
     scores = (torch.randn(200, 3, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(3)[target]).softmax(1)
-    sweep = ThresholdSweep("f1", task="multiclass", num_classes=3, per_class=True, ignore_index=1)
+    sweep = ThresholdSweep("f1", task="multiclass", num_classes=3, ignore_index=1)
     sweep.update(scores, target)
     sweep.compute()
     points = sweep.best()
@@ -292,7 +292,7 @@ def test_a_metric_of_labels_has_a_threshold_for_each():
     points = sweep.best({"recall": 0.6}, generator=torch.Generator().manual_seed(0))
     found = sweep.metric(imbtorch.Recall, at=points, average="none")(logits, target)
     assert found.tolist() == pytest.approx([points[label].recall for label in ("cat", "dog")])
-    classes = ThresholdSweep("f1", task="multiclass", num_classes=2, per_class=True)
+    classes = ThresholdSweep("f1", task="multiclass", num_classes=2)
     classes.update(torch.tensor([[0.2, 0.8], [0.7, 0.3]]), torch.tensor([1, 0]))
     with pytest.raises(ValueError, match="have no thresholds; make one with task='binary'"):
         classes.metric(imbtorch.FScore)

@@ -11,7 +11,7 @@ from processes import run_script
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "examples" / "gallery.py"
 PICTURES = {path.name: path for path in (ROOT / "examples" / "figures").glob("*.png")}
-STUDY = ("decision_rule.png", "decision_epochs.png")  # drawn by the script report.py of the study of decisions
+STUDY = ("decision_rule.png", "decision_epochs.png", "labels.png")  # drawn by the scripts of their studies
 COMMITTED = {name: path for name, path in PICTURES.items() if name not in STUDY}
 WITHOUT_DATA = ("sensitivity.png", "prevalence.png")  # no rounding of another machine shows in them
 

@@ -173,7 +173,7 @@ def test_a_sweep_of_classes_shows_the_rarest_that_come():
     target = np.repeat(np.arange(11), [40, *[10] * 9, 5])
     scores = np.random.default_rng(0).dirichlet(np.ones(12), len(target)) + 0.4 * np.eye(12)[target]
     scores /= scores.sum(1, keepdims=True)
-    sweep = ThresholdSweep(balanced_accuracy, task="multiclass", num_classes=12, per_class=True)
+    sweep = ThresholdSweep(balanced_accuracy, task="multiclass", num_classes=12)
     given = torch.from_numpy(scores), torch.from_numpy(target)
     figures = validated(sweep, lambda metric: metric.update(*given))
     value, roc, bars = figures["val_curves"].axes

@@ -761,9 +761,7 @@ def test_small_logits_of_an_untrained_model_are_no_probabilities(spread):
 @pytest.mark.parametrize("task", ["binary", "multilabel", "multiclass"])
 def test_a_sweep_sees_probabilities_in_its_bins_on_any_device(task, monkeypatch):
     logits, target = scores_of_a_trained_model(shape=() if task == "binary" else (3,))
-    arguments = {"binary": {}, "multilabel": {"num_labels": 3}, "multiclass": {"num_classes": 3, "per_class": True}}[
-        task
-    ]
+    arguments = {"binary": {}, "multilabel": {"num_labels": 3}, "multiclass": {"num_classes": 3}}[task]
     probabilities = logits.sigmoid()
     if task == "multiclass":
         target, probabilities = logits.argmax(1), logits.softmax(1)
@@ -786,9 +784,7 @@ def test_a_sweep_sees_probabilities_in_its_bins_on_any_device(task, monkeypatch)
 def test_class_scores_that_sum_to_one_are_no_logits(name, dtype):
     make = {
         "adjustment": lambda **k: imbtorch.LogitAdjustmentSweep("f1", [5, 3, 2], logits=True, **k),
-        "per_class": lambda **k: imbtorch.ThresholdSweep(
-            "f1", task="multiclass", num_classes=3, per_class=True, logits=True, **k
-        ),
+        "per_class": lambda **k: imbtorch.ThresholdSweep("f1", task="multiclass", num_classes=3, logits=True, **k),
         "two": lambda **k: imbtorch.ThresholdSweep("f1", logits=True, **k),
     }[name]
     logits, _ = scores_of_a_trained_model(64, (2 if name == "two" else 3,))

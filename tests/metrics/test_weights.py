@@ -164,7 +164,7 @@ def test_a_sweep_counts_weights(task):
         if task == "multiclass"
         else torch.randint(2, shape, generator=generator)
     )
-    sizes = {"binary": {}, "multilabel": {"num_labels": 3}, "multiclass": {"num_classes": 3, "per_class": True}}[task]
+    sizes = {"binary": {}, "multilabel": {"num_labels": 3}, "multiclass": {"num_classes": 3}}[task]
     times = torch.randint(4, (80,), generator=generator)
     weighted = ThresholdSweep("mcc", 11, task, weighted=True, **sizes)
     plain = ThresholdSweep("mcc", 11, task, **sizes)
@@ -241,7 +241,7 @@ def test_intervals_of_weighted_counts_are_refused():
     metric.update(preds, target, weight=weight)
     for method in ("posterior", "bootstrap"):
         with pytest.raises(ValueError, match="numbers of independent samples, and sums of weights are not"):
-            metric.interval(method)
+            metric.interval(method=method)
     with pytest.raises(ValueError, match="numbers of independent samples"):
         ImbalanceReport("binary", weighted=True, intervals=True)
     with pytest.raises(TypeError, match="weighted must be True or False, got 1"):
@@ -460,7 +460,7 @@ def test_a_sweep_counts_frequencies(path, task):
     shape = {"binary": (80,), "multilabel": (80, 3), "multiclass": (80, 3)}[task]
     scores = torch.rand(shape, generator=generator)
     target = torch.randint(3 if task == "multiclass" else 2, shape[: 1 + (task == "multilabel")], generator=generator)
-    sizes = {"binary": {}, "multilabel": {"num_labels": 3}, "multiclass": {"num_classes": 3, "per_class": True}}[task]
+    sizes = {"binary": {}, "multilabel": {"num_labels": 3}, "multiclass": {"num_classes": 3}}[task]
     times = frequencies(80)
     grouped, plain = (ThresholdSweep("mcc", 11, task, **sizes) for _ in range(2))
     path(grouped)(scores, target, frequency=times)

@@ -45,6 +45,7 @@ ROOMS = {
     "plots.style": "probability",
     "predictions.command_line": "",
     "predictions.files": "",
+    "predictions.label_bounds": "",
     "predictions.report": "",
     "deciding.scores": "",
     "predictions.sources": "",
@@ -64,7 +65,7 @@ def __getattr__(name):
         return getattr(importlib.import_module(f"imbtorch.{PLACES[name]}"), name)
     if name in MODULES:
         return importlib.import_module(f"imbtorch.{MODULES[name]}")
-    raise AttributeError(f"tests/rooms.py has no {name!r}; add it to the module in which it lives")
+    raise AttributeError(f"tests/helpers/rooms.py has no {name!r}; add it to the module in which it lives")
 
 
 def state_of(metric):

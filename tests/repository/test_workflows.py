@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11")
 yaml = pytest.importorskip("yaml", reason="needs PyYAML, which Lightning installs")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".github" / "workflows"
 pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="needs the workflows, which an sdist leaves out")
 

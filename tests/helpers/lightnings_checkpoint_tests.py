@@ -3,7 +3,7 @@
 Get the tests of the installed version, for example by ``git clone --depth 1 --branch 2.6.5
 https://github.com/Lightning-AI/pytorch-lightning``, and run from the root of this repository::
 
-    python tests/lightnings_checkpoint_tests.py pytorch-lightning
+    python tests/helpers/lightnings_checkpoint_tests.py pytorch-lightning
 
 The tests run twice, with Lightning's class and with ours in its place. The script prints the tests that only ours
 fails, and fails itself if :data:`OF_ITS_NAME` does not name one of them.

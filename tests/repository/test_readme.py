@@ -32,7 +32,7 @@ with warnings.catch_warnings():
     import torcheval.metrics
     import torcheval.metrics.functional
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 README, GUIDE, RECIPES, COMPARISON = (
     (ROOT / name).read_text(encoding="utf-8")
     for name in ("README.md", *(f"examples/{page}.md" for page in ("README", "recipes", "comparison")))

@@ -1,7 +1,7 @@
 """Print the processor time that a command takes, with that of all processes it starts, as ``.ci/run`` does per stage.
 
 The shell's ``time`` misses processes whose parent ends first, as the tests' fork server does; on Linux these are
-adopted here. ``python tests/processor_time.py python -m pytest -q -n auto``
+adopted here. ``python tests/helpers/processor_time.py python -m pytest -q -n auto``
 """
 
 import contextlib

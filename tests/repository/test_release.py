@@ -10,7 +10,7 @@ import pytest
 
 import imbtorch
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / ".github" / "release.py"
 pytestmark = pytest.mark.skipif(not SCRIPT.exists(), reason="needs the release script, which an sdist leaves out")
 

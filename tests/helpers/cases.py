@@ -334,9 +334,10 @@ def expected(name, task, average, preds, target):
     return measured(matrix, average)
 
 
-def assert_equal(value, wanted, tolerance=2e-6):
+def assert_equal(value, wanted, tolerance=2e-6, case=""):
     wanted = torch.as_tensor(wanted, dtype=torch.float64)
-    torch.testing.assert_close(value.double(), wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
+    limits = {"rtol": tolerance, "atol": tolerance, "equal_nan": True}
+    torch.testing.assert_close(value.double(), wanted, **limits, msg=lambda text: f"{case}\n{text}")
 
 
 def multiclass(preds, target, name="ConfusionMatrix", size=3, **kwargs):

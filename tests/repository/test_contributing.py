@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FORMULAS, CLASSES, ORACLES, CATALOGUE = (
     "imbtorch/measures/per_class.py",
     "imbtorch/metrics/catalogue.py",
-    "tests/oracles.py",
+    "tests/helpers/oracles.py",
     "imbtorch/measures/README.md",
 )
 

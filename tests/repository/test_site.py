@@ -16,7 +16,7 @@ pytest.importorskip("sphinx", reason="needs Sphinx: pip install -e '.[docs]'")
 
 from rooms import PUBLIC_MODULES
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / ".github" / "docs"
 
 pytestmark = [

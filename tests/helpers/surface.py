@@ -1,6 +1,6 @@
 """Text of the public surface: each name that users import, with its signature, and the methods of each class.
 
-python tests/surface.py  # writes public_surface.txt anew; its diff shows what was added, changed or taken out
+python tests/helpers/surface.py  # writes public_surface.txt anew; its diff shows what was added, changed or taken out
 """
 
 import importlib
@@ -11,30 +11,14 @@ import imbtorch
 from imbtorch.suggestions import PUBLIC_MODULES
 
 FILE = Path(__file__).with_name("public_surface.txt")
-MODULES = (
-    *PUBLIC_MODULES,
-    # returned by reports, sweeps and callbacks; not imported, but their attributes are used
-    "imbtorch.reports.result.ReportResult",
-    "imbtorch.deciding.sweep_result.SweepResult",
-    "imbtorch.deciding.adjustment_result.LogitAdjustmentResult",
-    "imbtorch.deciding.adjustments.AdjustmentPoint",
-    "imbtorch.metrics.shared_result.ReportedValue",
-    "imbtorch.tables.Table",
-    "imbtorch.tables.Cell",
-    "imbtorch.lightning.selection_summary.ValidationHistory",
-)
 
 
 def surface():
     """Return the lines of the file."""
     lines, shown = [], set()
-    for place in MODULES:
-        try:
-            module = importlib.import_module(place)
-            names = {name: getattr(module, name) for name in module.__all__}
-        except ModuleNotFoundError:
-            home, _, name = place.rpartition(".")
-            names, place = {name: getattr(importlib.import_module(home), name)}, home
+    for place in PUBLIC_MODULES:
+        module = importlib.import_module(place)
+        names = {name: getattr(module, name) for name in module.__all__}
         lines += ["", f"# {place}"]
         for name, value in sorted(names.items()):
             lines += [f"{name}: as above"] if id(value) in shown else described(name, value)
@@ -69,13 +53,13 @@ def ours(value, base):
 
 
 def signature(value):
-    """Return names, kinds and defaults of the parameters; what other packages define is three dots."""
+    """Return names, kinds and defaults of the public parameters; what other packages define is three dots."""
     try:
         parameters = list(inspect.signature(value).parameters.values())
     except (TypeError, ValueError):
         return "(...)"
     shown, kind = [], None
-    for each in parameters:
+    for each in (each for each in parameters if not each.name.startswith("_")):
         if each.kind is each.KEYWORD_ONLY and kind not in (each.KEYWORD_ONLY, each.VAR_POSITIONAL):
             shown.append("*")
         kind = each.kind
