@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
@@ -42,6 +43,24 @@ def student_quantile(level: float, freedom: Tensor) -> Tensor:
 
 
 # --- draws -----------------------------------------------------------------------------------------------------------
+DRAWS = 2000  # of intervals of reports and metrics: another seed moves a bound by 1.4% of the width, with 10,000 .7%
+
+
+def seeded(counts: Tensor, level: float) -> torch.Generator:
+    """Return a generator whose seed is a hash of whole counts and a level, so that whoever asks gets the same interval.
+
+    The names of values are no part of the seed: values that are drawn in the same way share their draws, which takes a
+    half to a seventh of the time, and a value has the same interval under another name.
+
+    >>> counts = torch.tensor([[90, 10], [1, 9]])
+    >>> seeded(counts, 0.95).initial_seed() == seeded(counts.double(), 0.95).initial_seed()
+    True
+    """
+    whole = counts.cpu().long().contiguous().numpy()
+    digest = hashlib.blake2b(f"{level!r} {whole.shape}".encode() + whole.tobytes(), digest_size=8)
+    return torch.Generator("cpu").manual_seed(int.from_bytes(digest.digest(), "big"))
+
+
 PriorName: TypeAlias = Literal["auto", "jeffreys", "pooled", "uniform"]
 Prior: TypeAlias = PriorName | Tensor
 Totals: TypeAlias = Literal["drawn", "fixed"]

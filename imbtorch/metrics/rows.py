@@ -158,6 +158,12 @@ PROMISED = (
 )
 
 
+WITHOUT_IDS = (
+    "{}: built with clusters=True, but no update passed cluster=, so each sample is a cluster of its own and intervals "
+    "treat samples as independent; pass update(..., cluster=ids), or leave clusters=True out"
+)
+
+
 def dependent_text(name: str, consequence: str = TOO_NARROW) -> str:
     """Return the warning about dependent samples that are taken for independent ones."""
     return (
@@ -185,15 +191,21 @@ class Result:
         """True if samples depend on each other and no buckets show how much."""
         return False
 
+    @property
+    def _without_ids(self) -> bool:
+        """True if there are buckets of clusters, but the samples came without ids."""
+        return False
+
     def _warn_with(self, warned: set[str]) -> None:
         """Warn about nothing that a metric has warned about, and the other way round."""
         vars(self)["_warned"] = warned
 
     def _warn_if_dependent(self, consequence: str = TOO_NARROW) -> None:
-        """Warn once, on rank zero, if dependent samples are taken for independent ones."""
-        if self._dependent and rank_zero():
-            warned = vars(self).setdefault("_warned", set())
-            warn_once(warned, "dependent", dependent_text(type(self).__name__, consequence))
+        """Warn once, on rank zero, if dependent samples are taken for independent ones, or clusters have no ids."""
+        if (self._dependent or self._without_ids) and rank_zero():
+            warned, name = vars(self).setdefault("_warned", set()), type(self).__name__
+            text = dependent_text(name, consequence) if self._dependent else WITHOUT_IDS.format(name)
+            warn_once(warned, "dependent", text)
 
     @property
     def rows(self) -> dict[Row, Tensor]:

@@ -15,7 +15,8 @@ from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Measure, mapped, sums
 from imbtorch.intervals.baselines import always_commonest
 from imbtorch.intervals.buckets import FEW_BUCKETS, resample_buckets
-from imbtorch.intervals.intervals import LARGE, Interval, largest_cluster, posterior_of
+from imbtorch.intervals.draws import DRAWS, seeded
+from imbtorch.intervals.intervals import LARGE, TOO_NARROW, Interval, largest_cluster, posterior_of
 from imbtorch.measures.named import PER_CLASS, AtPrevalence, AveragedMeasure, of_name, one_value
 from imbtorch.metrics.base import NO_BUCKETS, UNSURE
 from imbtorch.metrics.rows import Bound, Row, Snapshot, shown
@@ -23,7 +24,6 @@ from imbtorch.reports.groups import comparable_groups, worst
 from imbtorch.suggestions import did_you_mean, first_names
 
 FEW_CLASSES = 20  # number of classes up to which per-class values are reported by default
-DRAWS = 2000  # number of draws from the posterior
 LEVEL = 0.95  # probability with which an interval of a report holds
 ENDS: tuple[Bound, Bound] = ("low", "high")
 
@@ -181,11 +181,10 @@ class Readings:
                 yield worst(of_each, comparable, measure.higher_is_better)
 
     def _ends_of(self, at: Snapshot, rows: Sequence[Row], group: int | None) -> list[Tensor]:
-        """Return the bounds of values, of which all processes draw the same."""
+        """Return the bounds of values."""
         if not rows:
             return []
-        generator = torch.Generator().manual_seed(0)
-        drawn = self.intervals(at, rows, group, draws=DRAWS, level=LEVEL, generator=generator)
+        drawn = self.intervals(at, rows, group, draws=DRAWS, level=LEVEL, generator=None)
         return [bound for each in drawn.values() for bound in (each.low, each.high)]
 
     def baseline(self, at: Snapshot) -> tuple[str, dict[str, float]]:
@@ -213,24 +212,31 @@ class Readings:
         level: float,
         generator: torch.Generator | None,
     ) -> dict[Row, Interval]:
-        """Compute the intervals of values, all from the same draws.
+        """Compute the intervals of values, those that are drawn in the same way from the same draws.
 
-        With clusters, their buckets are resampled. A single label whose samples came without cluster ids is treated as
-        independent samples, because resamples would give far wider intervals of few positives.
+        Without a generator all processes draw the same, and what else is asked for changes no interval.
 
-        The group is the index of a group of samples, None for all. ``clusters`` is True to resample buckets for all
-        values, False for none, None for the rule above.
+        With clusters, their buckets are resampled. Samples that came without cluster ids are treated as independent if
+        they have a single label or the value is that of one, because resamples would give far wider intervals of few
+        positives.
+
+        The group is the index of a group of samples, None for all. ``clusters`` is True to resample buckets also for
+        values of single labels, False for none, None for the rule above.
         """
         counts, buckets = _counts_of(at, group, clusters)
-        independent = clusters is None and counts.ndim == 3 and not at.dependent
-        alone = [row for row in rows if buckets is None or (independent and self.values[row].of_one_label)]
+        alone = {row for row in rows if self._are_independent(at, row, buckets, clusters)}
+        ways: dict[tuple[bool, ...], list[Row]] = {}
+        for row in rows:
+            measure, place = self.values[row]
+            ways.setdefault((row in alone, place is None, measure.needs_matrix), []).append(row)
         drawn: dict[str, Interval] = {}
-        if alone:
-            measures = self._at_once(alone, at)
-            drawn = posterior_of(measures, counts.double(), draws, level, generator, event_dims=counts.ndim)
-        if buckets is not None and len(alone) < len(rows):
-            measures = self._at_once([row for row in rows if row not in alone], at)
-            drawn |= resample_buckets(measures, buckets, draws=draws, level=level, generator=generator)
+        for (independent, *_), some in ways.items():
+            measures, source = self._at_once(some, at), generator or seeded(counts, level)
+            if independent:
+                drawn |= posterior_of(measures, counts.double(), draws, level, source, event_dims=counts.ndim)
+            else:
+                assert buckets is not None
+                drawn |= resample_buckets(measures, buckets, draws=draws, level=level, generator=source)
         found = {}
         for row in rows:
             interval, place = drawn[_key(row)], self.values[row].place
@@ -242,6 +248,25 @@ class Readings:
                 interval = replace(interval, method=method)
             found[row] = interval
         return found
+
+    def _are_independent(self, at: Snapshot, row: Row, buckets: Tensor | None, clusters: bool | None = None) -> bool:
+        """Return whether the interval of a value treats samples as independent."""
+        if buckets is None or at.dependent:
+            return buckets is None
+        return self.counting.task != "multilabel" or (clusters is None and self.values[row].of_one_label)
+
+    def intervals_text(self, at: Snapshot) -> str:
+        """Return a text on the intervals of the table: their level and method; empty without intervals."""
+        if not self.bounded:
+            return ""
+        text, (_, buckets) = f"intervals: {100 * LEVEL:g}%", _counts_of(at, None, None)
+        independent = [self._are_independent(at, row, buckets) for row in self.bounded]
+        if buckets is None or all(independent):
+            return f"{text} posterior"
+        text += f" cluster bootstrap of {int(buckets.flatten(1).any(1).sum())} buckets"
+        text += ", posterior for single labels" * any(independent)
+        largest = largest_bucket(at)
+        return f"{text}; {largest} of the samples, {TOO_NARROW}" if largest else text
 
     def _at_once(self, rows: Sequence[Row], at: Snapshot) -> dict[str, Measure]:
         """Return the measures to draw; a measure of each class occurs once, with the values of all classes."""
