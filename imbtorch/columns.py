@@ -255,11 +255,14 @@ def _kind(columns: Sequence[Column], places: Sequence[Sequence[int]]) -> Literal
     texts = [{isinstance(column.levels[at], str) for at in some} for column, some in pairs]
     for (column, some), found, types in zip(pairs, kinds, texts, strict=True):
         if "fraction" in found and found <= {"fraction", "whole"}:
-            at = next(at for at in some if column.cells[at].kind == "fraction")
+            fractions = [at for at in some if column.cells[at].kind == "fraction"]
             remedy = "pass integers or strings, or name all classes by class_names=[...]"
             remedy = remedy if column is columns[0] else "if these are scores, pass them as scores="
-            where = column.where([at])
-            raise ValueError(f"{column.name} holds {column.levels[at]}{where}, which is no class; {remedy}")
+            where, held = column.where(fractions), column.levels[fractions[0]]
+            if len(some) == len(column.levels) and all(0 <= column.cells[at].value <= 1 for at in some):
+                number = len(column.codes) if column.times is None else column.times.sum()
+                where = f" (all {number:,.15g} rows hold scores)"
+            raise ValueError(f"{column.name} holds {held}{where}, which is no class; {remedy}")
         if len(types) > 1:
             first = isinstance(column.levels[int(column.codes[0])], str)
             at = next(at for at in some if isinstance(column.levels[at], str) != first)
@@ -298,9 +301,12 @@ def _check_marks(target: Column, classes: Classes, places: Sequence[int], predic
         rest = {keys[at] for at in places}.difference(MARKS) | predicted
         marks = marks if rest and min(rest) >= 0 and max(rest) < max(MARKS) - 1 else []
     for at in marks[:1]:
+        held = f"{target.name} holds {keys[at]!r}{target.where([at])}"
+        if {keys[at] for at in places} == {-1, 1}:
+            raise ValueError(f"{held} and 1; if -1 is the negative class, pass class_names=[-1, 1] and positive=1")
         raise ValueError(
-            f"{target.name} holds {keys[at]!r}{target.where([at])}, which no prediction does; if it marks rows without "
-            f"a class, leave them out by ignore={keys[at]!r}; if it is a class, name all classes by class_names=[...]"
+            f"{held}, which no prediction does; if it marks rows without a class, leave them out by "
+            f"ignore={keys[at]!r}; if it is a class, name all classes by class_names=[...]"
         )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -17,14 +17,18 @@ from imbtorch.choosing.paired_scores import ranks
 from imbtorch.columns import Column, Rules, typed
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import checked_ids, computed_on_cpu, spread
-from imbtorch.counts import evaluated, ratio
+from imbtorch.counts import Measure, evaluated, ratio
 from imbtorch.deciding.curves import AREAS, histogram_of_ranks
 from imbtorch.intervals.draws import chunks, gammas, pooled_recall, student_quantile, worth_of_hits
 from imbtorch.intervals.intervals import Interval, check_draws, warn_of_large_cluster
-from imbtorch.measures.named import AveragedMeasure, Measured, measure_of_counts, measure_text
+from imbtorch.measures.named import AveragedMeasure, Measured, allowed_averages, measure_of_counts, measure_text
+from imbtorch.reports.groups import checked_class_groups
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Cell, Table
 from imbtorch.waiting import announced
+
+if TYPE_CHECKING:
+    from imbtorch.plots.runs import Panel
 
 CERTAIN = 1e6  # degrees of freedom with which Student's t is normal
 NO_INTERVAL = (
@@ -32,6 +36,8 @@ NO_INTERVAL = (
     "(Bengio and Grandvalet 2004)"
 )
 FEW_RUNS = 5  # runs below which no noise of samples is subtracted from their spread
+_Classes: TypeAlias = tuple[int | None, Mapping[str, Sequence[str | int]] | None, Sequence[str] | None]
+"""Number of classes, class groups, and names of classes, as far as they are known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +46,8 @@ class Runs:
 
     Attributes:
         models: name of a model -> its mean over seeds, with an interval for new seeds and new samples.
-        differences: names of two models -> mean of the first minus mean of the second, likewise.
+        differences: names of two models, in the order of ``runs`` -> mean of the first minus mean of the second,
+            likewise.
         values: name of a model -> value of each seed or fold, ``[S]``.
         measure: name of the measure and its average.
         folds: whether the values are of folds, which have no intervals.
@@ -71,10 +78,33 @@ class Runs:
             models[name] = {"folds" if self.folds else "seeds": len(values), "mean": _cell(found), **spread}
         differences = {f"{one} - {other}": {"mean": _cell(found)} for (one, other), found in self.differences.items()}
         named = f"mean: {self.measure} over" if self.measure else "mean: mean over"
-        if self.folds:
-            return _table(models, differences, f"{named} folds; {NO_INTERVAL}")
-        interval = _interval_text(self.models)
-        return _table(models, differences, f"{named} seeds, with {interval}; sd: standard deviation over seeds")
+        return _table(models, differences, f"{named} {_interval_text(self)}")
+
+    def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
+        """Draw the value of each seed or fold as a point, and the mean of each model with its interval.
+
+        Args:
+            ax: matplotlib axes to draw into; by default a new figure.
+
+        Returns:
+            Figure (None if axes were given) and axes.
+        """
+        from imbtorch.plots.runs import plot_runs
+
+        return plot_runs(self._panel(), ax, self._item)
+
+    @property
+    def _item(self) -> str:
+        return "fold" if self.folds else "seed"
+
+    def _panel(self, name: str = "") -> Panel:
+        """Return what a picture shows."""
+        from imbtorch.plots.runs import Panel
+
+        found = list(self.models.values())
+        mean, low, high = (torch.stack([getattr(each, end) for each in found]) for end in ("estimate", "low", "high"))
+        means = Interval(mean, low, high, found[0].level, found[0].method)
+        return Panel(self.values, means, self.measure or name)
 
     def __str__(self) -> str:
         """Return the table as text."""
@@ -88,8 +118,8 @@ class Runs:
 class RunsByMeasure(Mapping[str, Runs]):
     """Means of models over seeds or folds by several measures; :func:`over_runs` computes them, print it for a table.
 
-    A mapping: name of a measure -> :class:`Runs`. The table has a row for each model and a column for each measure, and
-    the differences to the first model. ``table().to_latex()``, ``to_markdown()`` and ``to_csv()`` write it.
+    A mapping: name of a measure -> :class:`Runs`. The table has a row for each model and each difference of two, and a
+    column for each measure. ``table().to_latex()``, ``to_markdown()`` and ``to_csv()`` write it.
 
     Args:
         measures: name of a measure -> its means.
@@ -119,22 +149,26 @@ class RunsByMeasure(Mapping[str, Runs]):
         return len(self._measures)
 
     def table(self) -> Table:
-        """Return means, and differences to the first model, as a table with a column for each measure."""
+        """Return means and differences as a table with a column for each measure, and its standard deviation."""
         one = next(iter(self.values()))
-        first, *others = one.models
-        kind = "folds" if one.folds else "seeds"
-        models = {
-            model: {kind: len(one.values[model]), **{name: _cell(runs.models[model]) for name, runs in self.items()}}
-            for model in one.models
-        }
+        models: dict[str, dict[str, Any]] = {}
+        for model, values in one.values.items():
+            models[model] = {"folds" if one.folds else "seeds": len(values)}
+            for name, runs in self.items():
+                spread = {} if one.folds else {f"sd {name}": runs.values[model].std().item()}
+                models[model] |= {name: _cell(runs.models[model]), **spread}
         differences = {
-            f"{other} - {first}": {
-                name: _cell(_negative(each.differences[first, other])) for name, each in self.items()
-            }
-            for other in others
+            " - ".join(pair): {name: _cell(each.differences[pair]) for name, each in self.items()}
+            for pair in one.differences
         }
-        note = NO_INTERVAL if one.folds else f"with {_interval_text(one.models)}"
-        return _table(models, differences, f"mean over {kind}{';' if one.folds else ','} {note}")
+        return _table(models, differences, f"mean over {_interval_text(one)}")
+
+    def plot(self) -> tuple[Any, Any]:
+        """Draw a panel for each measure, as :meth:`Runs.plot`; return the figure and its axes."""
+        from imbtorch.plots.runs import plot_runs_by_measure
+
+        one = next(iter(self.values()))
+        return plot_runs_by_measure([runs._panel(name) for name, runs in self.items()], one._item)
 
     def __str__(self) -> str:
         """Return the table as text."""
@@ -149,13 +183,12 @@ def _cell(found: Interval) -> Cell:
     return Cell(found.estimate.item(), found.low.item(), found.high.item())
 
 
-def _negative(found: Interval) -> Interval:
-    return replace(found, estimate=-found.estimate, low=-found.high, high=-found.low)
-
-
-def _interval_text(models: Mapping[str, Interval]) -> str:
-    level = 100 * next(iter(models.values())).level
-    return f"a {level:g}% interval for new seeds and new samples"
+def _interval_text(runs: Runs) -> str:
+    """Return what a mean is over, its interval, and what sd is."""
+    if runs.folds:
+        return f"folds; {NO_INTERVAL}"
+    one = next(iter(runs.models.values()))
+    return f"seeds, with a {100 * one.level:g}% interval for {one.method}; sd: standard deviation over seeds"
 
 
 def _table(models: Mapping[str, Any], differences: Mapping[str, Any], note: str) -> Table:
@@ -171,6 +204,7 @@ def over_runs(
     *,
     num_classes: int | None = None,
     positive: Any = None,
+    class_groups: Mapping[str, Sequence[str | int]] | None = None,
     cluster: Tensor | None = None,
     draws: int = 1000,
     level: float = 0.95,
@@ -203,6 +237,8 @@ def over_runs(
         measures: name in the catalogue, averaged as in a report, or function of ``[..., K, K]`` counts; or a list.
         num_classes: number of classes K; by default the largest index plus one.
         positive: positive one of two classes that are not 0 and 1, such as texts.
+        class_groups: name -> classes, such as :func:`~imbtorch.shot_groups`; adds ``recall/few`` and the like, the
+            means over these classes of the measures that have a value for each class.
         cluster: ``[N]`` id of the cluster of each sample, such as its patient; whole clusters are then drawn. By
             default samples are independent.
         draws: number of draws.
@@ -210,11 +246,12 @@ def over_runs(
         generator: source of randomness, on the CPU; by default torch's.
 
     Returns:
-        :class:`Runs`, on the CPU, or for a list of measures a mapping: name -> :class:`Runs`. Print it for a table.
+        :class:`Runs`, on the CPU, or for a list of measures, or class groups, a mapping: name -> :class:`Runs`. Print
+        it for a table. A difference A - B is the first that was given minus the later one.
 
     Raises:
         ValueError: without models or measures, for a model with fewer than two seeds, shapes that differ, classes out
-            of range and no samples.
+            of range, no samples, and class groups without a measure that has a value for each class.
         TypeError: for predictions, targets or ids that are not tensors of integers.
 
     >>> generator = torch.Generator().manual_seed(0)
@@ -233,21 +270,25 @@ def over_runs(
     """
     check_draws(draws, level, generator)
     wanted, alone = _wanted(measures)
+    if class_groups is not None and any(isinstance(each, str) and each in AREAS for each in wanted):
+        raise ValueError("class_groups must be left out for areas under curves, which need scores of two classes")
     if isinstance(target, (list, tuple)) and len(target) and np.ndim(target[0]) > 0:
         if cluster is not None:
             raise ValueError("cluster must be left out for folds, which have no intervals")
         _check_folds(runs, target)
-        found = _over_folds(*_as_tensors(runs, target, positive), wanted, num_classes, level)
+        runs, targets, names = _as_tensors(runs, target, positive)
+        found = _over_folds(runs, targets, wanted, (num_classes, class_groups, names), level)
     else:
         _check_runs(runs)
-        runs, (target,) = _as_tensors(runs, [target], positive)
+        runs, (target,), names = _as_tensors(runs, [target], positive)
         if _are_scores(runs, wanted):
             parts, groups = _of_scores(runs, target, wanted, cluster, draws, generator)
         else:
-            parts, groups = _of_classes(runs, target, wanted, num_classes, cluster, draws, generator)
+            sizes = num_classes, class_groups, names
+            parts, groups = _of_classes(runs, target, wanted, sizes, cluster, draws, generator)
         found = {name: _summary(runs, each, groups, level) for name, each in parts.items()}
         _warn_of_equal_seeds(runs, target)
-    return next(iter(found.values())) if alone else RunsByMeasure(found)
+    return next(iter(found.values())) if alone and class_groups is None else RunsByMeasure(found)
 
 
 def _wanted(measures: Measured | Sequence[Measured]) -> tuple[list[Measured], bool]:
@@ -261,8 +302,8 @@ def _wanted(measures: Measured | Sequence[Measured]) -> tuple[list[Measured], bo
 
 def _as_tensors(
     runs: Mapping[str, Sequence[Any]], targets: Sequence[Any], positive: Any
-) -> tuple[dict[str, list[Tensor]], list[Tensor]]:
-    """Return tensors: indices of classes, which are typed like saved predictions, and scores as they are.
+) -> tuple[dict[str, list[Tensor]], list[Tensor], Sequence[str] | None]:
+    """Return tensors: indices of classes, which are typed like saved predictions, and scores as they are; and names.
 
     Args:
         runs: name of a model -> predictions of its seeds, or of its folds.
@@ -271,7 +312,7 @@ def _as_tensors(
     """
     given = {(name, at): each for name, some in runs.items() for at, each in enumerate(some)}
     if positive is None and all(isinstance(each, Tensor) for each in (*targets, *given.values())):
-        return {name: list(some) for name, some in runs.items()}, list(targets)
+        return {name: list(some) for name, some in runs.items()}, list(targets), None
     arrays = {key: np.asarray(each) for key, each in given.items()}
     columns = [_column("target", np.concatenate([np.asarray(each) for each in targets]))]
     if scored := all(each.dtype.kind == "f" for each in arrays.values()):
@@ -285,7 +326,8 @@ def _as_tensors(
     found = [torch.from_numpy(each) for each in arrays.values()] if scored else indices[1:]
     taken = iter(found)
     lengths = [len(each) for each in targets]
-    return {name: [next(taken) for _ in some] for name, some in runs.items()}, list(torch.split(indices[0], lengths))
+    split = {name: [next(taken) for _ in some] for name, some in runs.items()}
+    return split, list(torch.split(indices[0], lengths)), classes.names
 
 
 def _column(name: str, values: Any) -> Column:
@@ -306,7 +348,11 @@ def _check_folds(runs: Mapping[str, Sequence[Any]], targets: Sequence[Any]) -> N
 def _check_runs(runs: Mapping[str, Sequence[Tensor]], least: int = 2) -> None:
     """Raise unless models have enough predictions."""
     if not isinstance(runs, Mapping) or not runs:
-        raise ValueError(f"runs must map the name of each model to the predictions of its seeds, got {runs!r}")
+        got = "none" if isinstance(runs, Mapping) else f"a {type(runs).__name__}"
+        raise ValueError(
+            f"runs must map the name of each model to the predictions of its seeds, as in {{'net': [seed_0, seed_1]}}, "
+            f"got {got}"
+        )
     for name, some in runs.items():
         if len(some) < least:
             raise ValueError(f"runs[{name!r}] must hold the predictions of at least two seeds, got {len(some)}")
@@ -352,27 +398,54 @@ def _of_classes(
     runs: Mapping[str, Sequence[Tensor]],
     target: Tensor,
     wanted: Sequence[Measured],
-    num_classes: int | None,
+    sizes: _Classes,
     cluster: Tensor | None,
     draws: int,
     generator: torch.Generator | None,
 ) -> tuple[dict[str, _Values], int]:
     """Compute measures of predicted classes; return them by name, and the number of clusters."""
     preds = {f"runs[{name!r}][{index}]": each for name, some in runs.items() for index, each in enumerate(some)}
+    num_classes, class_groups, names = sizes
     outcomes = checked_outcomes(preds, target, num_classes, cluster)
     called = [measure_of_counts(each, outcomes.classes) for each in wanted]
+    if class_groups is not None:
+        groups = checked_class_groups(class_groups, names or list(map(str, range(outcomes.classes))))
+        wanted, called = _with_groups(wanted, called, groups)
     values = [evaluated(each, outcomes.counted()) for each in called]
-    sizes = chunks(draws, max(len(preds) * outcomes.classes**2, len(outcomes.times)), values[0].device)
+    some = chunks(draws, max(len(preds) * outcomes.classes**2, len(outcomes.times)), values[0].device)
     seeds = [len(some) for some in runs.values()]
     if cluster is not None:
         warn_of_large_cluster("over_runs", outcomes.of_clusters(outcomes.times).sum(-1))
     drawn = [torch.empty(len(called), 0, len(preds), dtype=torch.float64)]
-    for size in announced(sizes, draws, "the comparison of seeds", "fewer draws= shorten it"):
+    for size in announced(some, draws, "the comparison of seeds", "fewer draws= shorten it"):
         counts = _draw(outcomes, seeds, size, generator)
         drawn.append(torch.stack([evaluated(each, counts) for each in called]))
     parts = zip(called, values, torch.cat(drawn, 1), strict=True)
-    found = [_Values(measure_text(each), *_ends(each), *some) for each, *some in parts]
+    found = [_Values(_text(each), *_ends(each), *own) for each, *own in parts]
     return _by_name(wanted, found), outcomes.clusters
+
+
+def _text(measure: Measure) -> str:
+    """Return the name of a measure and its average, or of its mean over a class group."""
+    if isinstance(measure, AveragedMeasure) and measure.over_classes:
+        return measure.name
+    return measure_text(measure)
+
+
+def _with_groups(
+    wanted: Sequence[Measured], called: Sequence[Measure], groups: Mapping[str, tuple[int, ...]]
+) -> tuple[list[Measured], list[Measure]]:
+    """Return measures and their names with the means over class groups of those that have a value for each class."""
+    names, measures = list(wanted), list(called)
+    for given, each in zip(wanted, called, strict=True):
+        if isinstance(each, AveragedMeasure) and "none" in allowed_averages(each.traits, each.counting):
+            key = given if isinstance(given, str) else each.name
+            names += [f"{key}/{group}" for group in groups]
+            of_each = replace(each, average="none")
+            measures += [replace(of_each, name=f"{key}/{group}", over_classes=some) for group, some in groups.items()]
+    if groups and len(names) == len(wanted):
+        raise ValueError("class_groups needs a measure that has a value for each class; add 'recall' to measures")
+    return names, measures
 
 
 def _of_scores(
@@ -458,11 +531,12 @@ def _over_folds(
     runs: Mapping[str, Sequence[Tensor]],
     targets: Sequence[Tensor],
     wanted: Sequence[Measured],
-    num_classes: int | None,
+    sizes: _Classes,
     level: float,
 ) -> dict[str, Runs]:
     """Compute means over folds, whose samples differ."""
     scored = _are_scores(runs, wanted)
+    num_classes = sizes[0]
     if num_classes is None and not scored:
         num_classes = max(int(each.max()) for some in (targets, *runs.values()) for each in some) + 1
     folds = []
@@ -471,7 +545,7 @@ def _over_folds(
         if scored:
             folds.append(_of_scores(fold, target, wanted, None, 0, None)[0])
         else:
-            folds.append(_of_classes(fold, target, wanted, num_classes, None, 0, None)[0])
+            folds.append(_of_classes(fold, target, wanted, (num_classes, *sizes[1:]), None, 0, None)[0])
     none = torch.tensor(math.nan, dtype=torch.float64)
 
     def mean(values: Tensor) -> Interval:
@@ -557,4 +631,5 @@ def _interval(models: Sequence[_Model], groups: int, level: float) -> Interval:
     freedom = ((of_samples + spreads.sum()).square() / squares).nan_to_num(nan=CERTAIN).clamp(1, CERTAIN)
     half = student_quantile(level, freedom) * (of_samples + of_seeds).sqrt()
     low, high = estimate - half, estimate + half
-    return Interval(estimate, low, high, level, "new seeds and new samples")
+    of_clusters = f" of {groups} clusters" if groups else ""
+    return Interval(estimate, low, high, level, f"new seeds and new samples{of_clusters}")

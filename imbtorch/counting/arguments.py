@@ -130,6 +130,7 @@ def value_message(
     fault: int,
     values: Tensor,
     samples: int,
+    target: Tensor,
     *,
     task: str,
     classes: int,
@@ -140,8 +141,8 @@ def value_message(
 ) -> str:
     """Return the error message for a fault of a batch; it quotes the first of the offending values.
 
-    The fault is an index into :data:`~imbtorch.counting.batches.FAULTS`, ``samples`` the number of values in the batch;
-    what follows are settings of the metric.
+    The fault is an index into :data:`~imbtorch.counting.batches.FAULTS`, ``samples`` the number of values in the batch
+    and ``target`` all of its targets; what follows are settings of the metric.
     """
     value, many = values.flatten()[0].item(), f"({values.numel()} of {samples} values)"
     remedy = "pass logits=True for raw scores"
@@ -150,6 +151,8 @@ def value_message(
             wrong = "NaN scores" + ", or infinite logits whose probability is undefined" * logits
             return f"preds hold {wrong} {many}; the usual cause is a diverged model: check its loss"
         case "probabilities outside [0, 1]":
+            if bool((values > 0).all()):
+                remedy = "divide percentages by 100; pass logits=True only for raw scores"
             return f"preds must be probabilities in [0, 1], got {value:.6g} {many}; {remedy}"
         case "probabilities that do not sum to 1":
             over = "both classes" if task == "binary" else "the classes"
@@ -166,11 +169,16 @@ def value_message(
                 return f"{wrong} {many}; raise groups to include it"
             return f"{wrong} ({first_names(group_names)}) {many}; add its name to groups="
     argument = "preds" if FAULTS[fault] == "predictions out of range" else "target"
-    return _class_out_of_range(argument, value, many, task, classes, sized_by_names)
+    text, remedy = _class_out_of_range(argument, value, many, task, classes, sized_by_names)
+    if argument == "target" and classes == 2 and bool((target.abs() == 1).all()) and bool((target == 1).any()):
+        remedy = "if the classes are -1 and 1, pass (target + 1) // 2"
+    return f"{text}; {remedy}"
 
 
-def _class_out_of_range(argument: str, value: float, many: str, task: str, classes: int, sized_by_names: bool) -> str:
-    """Return the error message for a class index that the metric does not have."""
+def _class_out_of_range(
+    argument: str, value: float, many: str, task: str, classes: int, sized_by_names: bool
+) -> tuple[str, str]:
+    """Return the error message for a class index that the metric does not have, and the remedy."""
     limit = f"num_classes={classes} allows" if task == "multiclass" else f"task={task!r} allows"
     more = f"raise num_classes to {value + 1}"
     if sized_by_names and task == "multiclass":
@@ -187,7 +195,7 @@ def _class_out_of_range(argument: str, value: float, many: str, task: str, class
             remedy += f"; if classes run from 1 to {value}, pass target - 1"
         if task == "multiclass" and value >= classes:
             remedy += f"; if it is a class, {more}"
-    return f"{argument} holds class {value} but {limit} 0..{classes - 1} {many}; {remedy}"
+    return f"{argument} holds class {value} but {limit} 0..{classes - 1} {many}", remedy
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------

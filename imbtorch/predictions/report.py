@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -31,9 +32,28 @@ from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import first_names
 
 LARGE = 25_000_000  # cells of a matrix from which margins are counted if they are enough: 0.2 GB
+AT_HALF = "classes at a threshold of 0.5; choose one by ThresholdSweep"
 SLOW = 2.0  # seconds after which, and between which, a terminal shows progress
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
+def _by_name(function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a function of one source, so that two positional arguments raise an error that names the others."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        if len(args) > 1:
+            raise TypeError(
+                f"report takes a source and names, got {len(args)} arguments without a name; pass arrays as "
+                "report(target=y, preds=pred)"
+            )
+        return function(*args, **kwargs)
+
+    return wrapped
+
+
+@_by_name
 def report(
     source: Any = None,
     *,
@@ -43,7 +63,7 @@ def report(
     class_names: Sequence[Any] | Mapping[Any, Any] | None = None,
     positive: Any = None,
     task: Task | None = None,
-    threshold: Thresholds = 0.5,
+    threshold: Thresholds | None = None,
     logits: bool = False,
     group: Any = None,
     cluster: Any = None,
@@ -89,7 +109,8 @@ def report(
             K - 1, or a mapping of class to name.
         positive: positive one of two classes.
         task: ``"multilabel"`` for labels of which each row has one, ``"multiclass"`` for the mean over 0 and 1.
-        threshold: score strictly above which 1 is predicted, for two classes and labels.
+        threshold: score strictly above which 1 is predicted, for two classes and labels; by default 0.5, and a note of
+            the table says so.
         logits: whether scores are logits rather than probabilities; never guessed.
         group: group of each sample, such as its site; adds the values of each and of the worst.
         cluster: id of the cluster of each sample, such as its patient, which intervals and the rule resample; areas
@@ -204,7 +225,7 @@ def progress(connection: Any) -> Iterator[None]:
 
 def _counted(
     samples: Samples,
-    threshold: Thresholds,
+    threshold: Thresholds | None,
     prevalence: Any,
     measures: Mapping[str, Measured] | Sequence[str] | None,
     intervals: bool | Sequence[str],
@@ -217,11 +238,11 @@ def _counted(
     _check_order(samples, prevalence, asked)
     if scored:
         _check_rule(rule, prior, samples, prevalence)
-        if rule is not None and threshold != 0.5:
+        if rule is not None and threshold is not None:
             raise ValueError("threshold is chosen by rule; leave one of them out")
     elif rule is not None or samples.logits:
         raise ValueError(f"{'rule' if rule else 'logits'} needs scores, but preds are classes; pass their scores")
-    elif threshold != 0.5:
+    elif threshold is not None:
         raise ValueError("threshold is for scores, but preds are classes; pass scores=")
     own, bounded = _split(intervals, samples, prevalence)
     counted = ImbalanceReport(
@@ -234,7 +255,7 @@ def _counted(
         clusters=True if "cluster" in given.more else False if "frequency" in given.more else None,
         prevalence=keyed_by_name(prevalence),
         weighted="weight" in given.more,
-        threshold=threshold,
+        threshold=0.5 if threshold is None else threshold,
         state=_layout(samples, asked, own, prevalence),
     )
     curves = None
@@ -250,6 +271,8 @@ def _counted(
     result, rows, notes = counted.result(), dict[Row, Tensor](), list[str]()
     if curves is not None:
         rows, notes = curves.values(bounded)
+        if threshold is None and samples.task != "multiclass":
+            notes.insert(0, AT_HALF)
     return with_values(result, rows, (*samples.notes, *notes))
 
 
