@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from imbtorch.choosing.paired_scores import ranks
 from imbtorch.columns import Column, Rules, typed
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import checked_ids, computed_on_cpu, spread
-from imbtorch.counts import Measure, evaluated, ratio
+from imbtorch.counts import evaluated, ratio
 from imbtorch.deciding.curves import AREAS, histogram_of_ranks
 from imbtorch.intervals.draws import chunks, gammas, pooled_recall, student_quantile, worth_of_hits
 from imbtorch.intervals.intervals import Interval, check_draws, warn_of_large_cluster
@@ -27,17 +27,12 @@ from imbtorch.suggestions import first_names
 from imbtorch.tables import Cell, Table
 from imbtorch.waiting import announced
 
-if TYPE_CHECKING:
-    from imbtorch.plots.runs import Panel
-
 CERTAIN = 1e6  # degrees of freedom with which Student's t is normal
 NO_INTERVAL = (
     "folds have no interval: their models share training samples, and no unbiased estimate of the variance exists "
     "(Bengio and Grandvalet 2004)"
 )
 FEW_RUNS = 5  # runs below which no noise of samples is subtracted from their spread
-_Classes: TypeAlias = tuple[int | None, Mapping[str, Sequence[str | int]] | None, Sequence[str] | None]
-"""Number of classes, class groups, and names of classes, as far as they are known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +41,7 @@ class Runs:
 
     Attributes:
         models: name of a model -> its mean over seeds, with an interval for new seeds and new samples.
-        differences: names of two models, in the order of ``runs`` -> mean of the first minus mean of the second,
-            likewise.
+        differences: names of two models, in their order -> mean of the first minus mean of the second, likewise.
         values: name of a model -> value of each seed or fold, ``[S]``.
         measure: name of the measure and its average.
         folds: whether the values are of folds, which have no intervals.
@@ -70,15 +64,7 @@ class Runs:
 
         Folds have a column each.
         """
-        models: dict[str, dict[str, Any]] = {}
-        for name, found in self.models.items():
-            values = self.values[name]
-            each = {f"fold {at}": value for at, value in enumerate(values.tolist(), 1)}
-            spread = each if self.folds else {"sd": values.std().item()}
-            models[name] = {"folds" if self.folds else "seeds": len(values), "mean": _cell(found), **spread}
-        differences = {f"{one} - {other}": {"mean": _cell(found)} for (one, other), found in self.differences.items()}
-        named = f"mean: {self.measure} over" if self.measure else "mean: mean over"
-        return _table(models, differences, f"{named} {_interval_text(self)}")
+        return _table({"mean": self}, f"mean: {self.measure or 'mean'}", alone=True)
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the value of each seed or fold as a point, and the mean of each model with its interval.
@@ -91,20 +77,8 @@ class Runs:
         """
         from imbtorch.plots.runs import plot_runs
 
-        return plot_runs(self._panel(), ax, self._item)
-
-    @property
-    def _item(self) -> str:
-        return "fold" if self.folds else "seed"
-
-    def _panel(self, name: str = "") -> Panel:
-        """Return what a picture shows."""
-        from imbtorch.plots.runs import Panel
-
-        found = list(self.models.values())
-        mean, low, high = (torch.stack([getattr(each, end) for each in found]) for end in ("estimate", "low", "high"))
-        means = Interval(mean, low, high, found[0].level, found[0].method)
-        return Panel(self.values, means, self.measure or name)
+        figure, axes = plot_runs({self.measure: (self.values, self.models)}, ax, "fold" if self.folds else "seed")
+        return figure, axes[0]
 
     def __str__(self) -> str:
         """Return the table as text."""
@@ -150,25 +124,15 @@ class RunsByMeasure(Mapping[str, Runs]):
 
     def table(self) -> Table:
         """Return means and differences as a table with a column for each measure, and its standard deviation."""
-        one = next(iter(self.values()))
-        models: dict[str, dict[str, Any]] = {}
-        for model, values in one.values.items():
-            models[model] = {"folds" if one.folds else "seeds": len(values)}
-            for name, runs in self.items():
-                spread = {} if one.folds else {f"sd {name}": runs.values[model].std().item()}
-                models[model] |= {name: _cell(runs.models[model]), **spread}
-        differences = {
-            " - ".join(pair): {name: _cell(each.differences[pair]) for name, each in self.items()}
-            for pair in one.differences
-        }
-        return _table(models, differences, f"mean over {_interval_text(one)}")
+        return _table(self, "mean")
 
     def plot(self) -> tuple[Any, Any]:
         """Draw a panel for each measure, as :meth:`Runs.plot`; return the figure and its axes."""
-        from imbtorch.plots.runs import plot_runs_by_measure
+        from imbtorch.plots.runs import plot_runs
 
-        one = next(iter(self.values()))
-        return plot_runs_by_measure([runs._panel(name) for name, runs in self.items()], one._item)
+        folds = next(iter(self.values())).folds
+        panels = {runs.measure or name: (runs.values, runs.models) for name, runs in self.items()}
+        return plot_runs(panels, item="fold" if folds else "seed")
 
     def __str__(self) -> str:
         """Return the table as text."""
@@ -183,17 +147,25 @@ def _cell(found: Interval) -> Cell:
     return Cell(found.estimate.item(), found.low.item(), found.high.item())
 
 
-def _interval_text(runs: Runs) -> str:
-    """Return what a mean is over, its interval, and what sd is."""
-    if runs.folds:
-        return f"folds; {NO_INTERVAL}"
-    one = next(iter(runs.models.values()))
-    return f"seeds, with a {100 * one.level:g}% interval for {one.method}; sd: standard deviation over seeds"
-
-
-def _table(models: Mapping[str, Any], differences: Mapping[str, Any], note: str) -> Table:
+def _table(measures: Mapping[str, Runs], named: str, alone: bool = False) -> Table:
+    """Return a table of means and differences; a single measure of folds has a column for each of them."""
+    one, models = next(iter(measures.values())), dict[str, dict[str, Any]]()
+    for model, values in one.values.items():
+        models[model] = {"folds" if one.folds else "seeds": len(values)}
+        for name, runs in measures.items():
+            spread = {} if one.folds else {"sd" if alone else f"sd {name}": runs.values[model].std().item()}
+            models[model] |= {name: _cell(runs.models[model]), **spread}
+        if one.folds and alone:
+            models[model] |= {f"fold {at}": value for at, value in enumerate(values.tolist(), 1)}
+    differences = {
+        " - ".join(pair): {name: _cell(runs.differences[pair]) for name, runs in measures.items()}
+        for pair in one.differences
+    }
+    mean, over = next(iter(one.models.values())), f"folds; {NO_INTERVAL}"
+    if not one.folds:
+        over = f"seeds, with a {100 * mean.level:g}% interval for {mean.method}; sd: standard deviation over seeds"
     blocks = {"model": models, "difference": differences}
-    return Table({kind: rows for kind, rows in blocks.items() if rows}, (note,))
+    return Table({kind: rows for kind, rows in blocks.items() if rows}, (f"{named} over {over}",))
 
 
 @computed_on_cpu
@@ -270,22 +242,22 @@ def over_runs(
     """
     check_draws(draws, level, generator)
     wanted, alone = _wanted(measures)
-    if class_groups is not None and any(isinstance(each, str) and each in AREAS for each in wanted):
-        raise ValueError("class_groups must be left out for areas under curves, which need scores of two classes")
-    if isinstance(target, (list, tuple)) and len(target) and np.ndim(target[0]) > 0:
-        if cluster is not None:
-            raise ValueError("cluster must be left out for folds, which have no intervals")
-        _check_folds(runs, target)
-        runs, targets, names = _as_tensors(runs, target, positive)
-        found = _over_folds(runs, targets, wanted, (num_classes, class_groups, names), level)
+    folds = isinstance(target, (list, tuple)) and len(target) > 0 and np.ndim(target[0]) > 0
+    if folds and cluster is not None:
+        raise ValueError("cluster must be left out for folds, which have no intervals")
+    targets: list[Tensor] = list(target) if folds else [target]  # type: ignore[list-item]
+    _check_folds(runs, targets) if folds else _check_runs(runs)
+    runs, targets, names = _as_tensors(runs, targets, positive)
+    if class_groups is not None:
+        wanted += _of_groups(wanted, class_groups, names or range(num_classes or _number_of_classes(runs, targets)))
+    if folds:
+        found = _over_folds(runs, targets, wanted, num_classes, level)
     else:
-        _check_runs(runs)
-        runs, (target,), names = _as_tensors(runs, [target], positive)
+        (target,) = targets
         if _are_scores(runs, wanted):
             parts, groups = _of_scores(runs, target, wanted, cluster, draws, generator)
         else:
-            sizes = num_classes, class_groups, names
-            parts, groups = _of_classes(runs, target, wanted, sizes, cluster, draws, generator)
+            parts, groups = _of_classes(runs, target, wanted, num_classes, cluster, draws, generator)
         found = {name: _summary(runs, each, groups, level) for name, each in parts.items()}
         _warn_of_equal_seeds(runs, target)
     return next(iter(found.values())) if alone and class_groups is None else RunsByMeasure(found)
@@ -298,6 +270,25 @@ def _wanted(measures: Measured | Sequence[Measured]) -> tuple[list[Measured], bo
     if not measures:
         raise ValueError(f"measures must name at least one measure, such as 'iam', got {measures!r}")
     return list(measures), False
+
+
+def _number_of_classes(runs: Mapping[str, Sequence[Tensor]], targets: Sequence[Tensor]) -> int:
+    return max(int(each.max()) for some in (targets, *runs.values()) for each in some if each.numel()) + 1
+
+
+def _of_groups(
+    wanted: Sequence[Measured], class_groups: Mapping[str, Sequence[str | int]], classes: Sequence[str | int]
+) -> list[Measured]:
+    """Return the means over class groups of the measures that have a value for each class."""
+    groups, found = checked_class_groups(class_groups, list(map(str, classes))), dict[str, Measured]()
+    of_counts = [each for each in wanted if not (isinstance(each, str) and each in AREAS)]
+    for each in (measure_of_counts(each, len(classes)) for each in of_counts):
+        if isinstance(each, AveragedMeasure) and "none" in allowed_averages(each.traits, each.counting):
+            parts = {f"{each.name}/{name}": some for name, some in groups.items()}
+            found |= {key: replace(each, name=key, average="none", over_classes=some) for key, some in parts.items()}
+    if not found:
+        raise ValueError("class_groups needs a measure that has a value for each class; add 'recall' to measures")
+    return list(found.values())
 
 
 def _as_tensors(
@@ -325,9 +316,8 @@ def _as_tensors(
     indices = [torch.from_numpy(classes.table(each, at == 0)[each.codes]) for at, each in enumerate(columns)]
     found = [torch.from_numpy(each) for each in arrays.values()] if scored else indices[1:]
     taken = iter(found)
-    lengths = [len(each) for each in targets]
-    split = {name: [next(taken) for _ in some] for name, some in runs.items()}
-    return split, list(torch.split(indices[0], lengths)), classes.names
+    split = list(torch.split(indices[0], [len(each) for each in targets]))
+    return {name: [next(taken) for _ in some] for name, some in runs.items()}, split, classes.names
 
 
 def _column(name: str, values: Any) -> Column:
@@ -348,11 +338,8 @@ def _check_folds(runs: Mapping[str, Sequence[Any]], targets: Sequence[Any]) -> N
 def _check_runs(runs: Mapping[str, Sequence[Tensor]], least: int = 2) -> None:
     """Raise unless models have enough predictions."""
     if not isinstance(runs, Mapping) or not runs:
-        got = "none" if isinstance(runs, Mapping) else f"a {type(runs).__name__}"
-        raise ValueError(
-            f"runs must map the name of each model to the predictions of its seeds, as in {{'net': [seed_0, seed_1]}}, "
-            f"got {got}"
-        )
+        got = "none" if isinstance(runs, Mapping) else f"a {type(runs).__name__}; write {{'net': [seed_0, seed_1]}}"
+        raise ValueError(f"runs must map the name of each model to the predictions of its seeds, got {got}")
     for name, some in runs.items():
         if len(some) < least:
             raise ValueError(f"runs[{name!r}] must hold the predictions of at least two seeds, got {len(some)}")
@@ -398,54 +385,27 @@ def _of_classes(
     runs: Mapping[str, Sequence[Tensor]],
     target: Tensor,
     wanted: Sequence[Measured],
-    sizes: _Classes,
+    num_classes: int | None,
     cluster: Tensor | None,
     draws: int,
     generator: torch.Generator | None,
 ) -> tuple[dict[str, _Values], int]:
     """Compute measures of predicted classes; return them by name, and the number of clusters."""
     preds = {f"runs[{name!r}][{index}]": each for name, some in runs.items() for index, each in enumerate(some)}
-    num_classes, class_groups, names = sizes
     outcomes = checked_outcomes(preds, target, num_classes, cluster)
     called = [measure_of_counts(each, outcomes.classes) for each in wanted]
-    if class_groups is not None:
-        groups = checked_class_groups(class_groups, names or list(map(str, range(outcomes.classes))))
-        wanted, called = _with_groups(wanted, called, groups)
     values = [evaluated(each, outcomes.counted()) for each in called]
-    some = chunks(draws, max(len(preds) * outcomes.classes**2, len(outcomes.times)), values[0].device)
+    sizes = chunks(draws, max(len(preds) * outcomes.classes**2, len(outcomes.times)), values[0].device)
     seeds = [len(some) for some in runs.values()]
     if cluster is not None:
         warn_of_large_cluster("over_runs", outcomes.of_clusters(outcomes.times).sum(-1))
     drawn = [torch.empty(len(called), 0, len(preds), dtype=torch.float64)]
-    for size in announced(some, draws, "the comparison of seeds", "fewer draws= shorten it"):
+    for size in announced(sizes, draws, "the comparison of seeds", "fewer draws= shorten it"):
         counts = _draw(outcomes, seeds, size, generator)
         drawn.append(torch.stack([evaluated(each, counts) for each in called]))
     parts = zip(called, values, torch.cat(drawn, 1), strict=True)
-    found = [_Values(_text(each), *_ends(each), *own) for each, *own in parts]
+    found = [_Values(measure_text(each), *_ends(each), *some) for each, *some in parts]
     return _by_name(wanted, found), outcomes.clusters
-
-
-def _text(measure: Measure) -> str:
-    """Return the name of a measure and its average, or of its mean over a class group."""
-    if isinstance(measure, AveragedMeasure) and measure.over_classes:
-        return measure.name
-    return measure_text(measure)
-
-
-def _with_groups(
-    wanted: Sequence[Measured], called: Sequence[Measure], groups: Mapping[str, tuple[int, ...]]
-) -> tuple[list[Measured], list[Measure]]:
-    """Return measures and their names with the means over class groups of those that have a value for each class."""
-    names, measures = list(wanted), list(called)
-    for given, each in zip(wanted, called, strict=True):
-        if isinstance(each, AveragedMeasure) and "none" in allowed_averages(each.traits, each.counting):
-            key = given if isinstance(given, str) else each.name
-            names += [f"{key}/{group}" for group in groups]
-            of_each = replace(each, average="none")
-            measures += [replace(of_each, name=f"{key}/{group}", over_classes=some) for group, some in groups.items()]
-    if groups and len(names) == len(wanted):
-        raise ValueError("class_groups needs a measure that has a value for each class; add 'recall' to measures")
-    return names, measures
 
 
 def _of_scores(
@@ -531,21 +491,20 @@ def _over_folds(
     runs: Mapping[str, Sequence[Tensor]],
     targets: Sequence[Tensor],
     wanted: Sequence[Measured],
-    sizes: _Classes,
+    num_classes: int | None,
     level: float,
 ) -> dict[str, Runs]:
     """Compute means over folds, whose samples differ."""
     scored = _are_scores(runs, wanted)
-    num_classes = sizes[0]
     if num_classes is None and not scored:
-        num_classes = max(int(each.max()) for some in (targets, *runs.values()) for each in some) + 1
+        num_classes = _number_of_classes(runs, targets)
     folds = []
     for at, target in enumerate(targets):
         fold = {name: [some[at]] for name, some in runs.items()}
         if scored:
             folds.append(_of_scores(fold, target, wanted, None, 0, None)[0])
         else:
-            folds.append(_of_classes(fold, target, wanted, (num_classes, *sizes[1:]), None, 0, None)[0])
+            folds.append(_of_classes(fold, target, wanted, num_classes, None, 0, None)[0])
     none = torch.tensor(math.nan, dtype=torch.float64)
 
     def mean(values: Tensor) -> Interval:
@@ -631,5 +590,4 @@ def _interval(models: Sequence[_Model], groups: int, level: float) -> Interval:
     freedom = ((of_samples + spreads.sum()).square() / squares).nan_to_num(nan=CERTAIN).clamp(1, CERTAIN)
     half = student_quantile(level, freedom) * (of_samples + of_seeds).sqrt()
     low, high = estimate - half, estimate + half
-    of_clusters = f" of {groups} clusters" if groups else ""
-    return Interval(estimate, low, high, level, f"new seeds and new samples{of_clusters}")
+    return Interval(estimate, low, high, level, "new seeds and new samples" + f" of {groups} clusters" * bool(groups))

@@ -250,10 +250,14 @@ def in_class_order(
 def refuses_arguments_of_others(function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a function such that unknown arguments, such as torchmetrics' own, raise an error with a remedy."""
     parameters = inspect.signature(function).parameters
+    named = [f"{name}=" for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY]
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         refuse_arguments_of_others(function.__name__, kwargs)
+        if (most := len(parameters) - len(named)) < len(args):
+            text = f"{function.__name__} takes {most} argument{'s' * (most > 1)} without a name, got {len(args)}"
+            raise TypeError(f"{text}; name the others, such as {' and '.join(named[:2])}")
         for name in kwargs:
             if name not in parameters:
                 raise TypeError(f"{function.__name__} has no argument {name!r}{did_you_mean(name, parameters)}")

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import check_generator, computed_on_cpu
+from imbtorch.counting.tasks import Counting
 from imbtorch.counts import check_choice, evaluated
 from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import (
@@ -79,8 +80,8 @@ class SweepResult(Result):
         return self._histogram
 
     @property
-    def _dependent(self) -> bool:
-        return self._several and self._buckets is None
+    def _came(self) -> tuple[Counting, bool]:
+        return self._settings.counting, self._several
 
     @property
     def logits(self) -> bool:
@@ -206,10 +207,6 @@ class SweepResult(Result):
         self._warn_if_dependent()
         return self._histogram
 
-    @property
-    def _without_ids(self) -> bool:
-        return self._buckets is not None and not self._several and self._settings.counting.task != "multilabel"
-
     def _parts(self) -> Sequence[Tensor]:
         """Return the histogram ``[2, B]`` of each label or class; with clusters that of each bucket, ``[M, 2, B]``."""
         return self._settings.parts(self._histogram, self._buckets)
@@ -227,7 +224,7 @@ class SweepResult(Result):
             Interval(nan, nan, nan, level, "") if unknown[index] else of_label(index, each, level, generator)
             for index, each in enumerate(self._parts())
         ]
-        if self._without_ids:
+        if not self._several and self._settings.counting.task != "multilabel":  # each sample was a cluster of its own
             texts = [each.method.replace("cluster boot", "boot").replace("of clusters", "of buckets") for each in parts]
             parts = [replace(each, method=text) for each, text in zip(parts, texts, strict=True)]
         if self._settings.counting.task == "binary":

@@ -574,8 +574,6 @@ def of_clusters(
 def largest_cluster(sizes: Tensor, times: float = LARGE) -> str:
     """Name the share of the largest cluster if it is so many times as large as the mean; else return an empty text.
 
-    A cluster of less than :data:`LEAST` of the samples has no text.
-
     Args:
         sizes: samples of each cluster, ``[..., M]``; of several problems, the one with the largest share counts.
         times: least ratio of the largest to the mean size.

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from os import PathLike
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from imbtorch.columns import Missing, Rules
-from imbtorch.counting.arguments import Task, Thresholds
+from imbtorch.counting.arguments import Task, Thresholds, refuses_arguments_of_others
 from imbtorch.counts import check_choice
 from imbtorch.deciding.curves import AREAS
 from imbtorch.deciding.scores import Curves
@@ -34,26 +33,9 @@ from imbtorch.suggestions import first_names
 LARGE = 25_000_000  # cells of a matrix from which margins are counted if they are enough: 0.2 GB
 AT_HALF = "classes at a threshold of 0.5; choose one by ThresholdSweep"
 SLOW = 2.0  # seconds after which, and between which, a terminal shows progress
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
-def _by_name(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function of one source, so that two positional arguments raise an error that names the others."""
-
-    @functools.wraps(function)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        if len(args) > 1:
-            raise TypeError(
-                f"report takes a source and names, got {len(args)} arguments without a name; pass arrays as "
-                "report(target=y, preds=pred)"
-            )
-        return function(*args, **kwargs)
-
-    return wrapped
-
-
-@_by_name
+@refuses_arguments_of_others
 def report(
     source: Any = None,
     *,

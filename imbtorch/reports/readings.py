@@ -212,20 +212,17 @@ class Readings:
         level: float,
         generator: torch.Generator | None,
     ) -> dict[Row, Interval]:
-        """Compute the intervals of values, those that are drawn in the same way from the same draws.
+        """Compute the intervals of values; what else is asked for changes none of them.
 
-        Without a generator all processes draw the same, and what else is asked for changes no interval.
+        With clusters, their buckets are resampled. A single label whose samples came without cluster ids is treated as
+        independent samples, because resamples would give far wider intervals of few positives.
 
-        With clusters, their buckets are resampled. Samples that came without cluster ids are treated as independent if
-        they have a single label or the value is that of one, because resamples would give far wider intervals of few
-        positives.
-
-        The group is the index of a group of samples, None for all. ``clusters`` is True to resample buckets also for
-        values of single labels, False for none, None for the rule above.
+        The group is the index of a group of samples, None for all. ``clusters`` is True to resample buckets for all
+        values, False for none, None for the rule above.
         """
         counts, buckets = _counts_of(at, group, clusters)
-        alone = {row for row in rows if self._are_independent(at, row, buckets, clusters)}
-        ways: dict[tuple[bool, ...], list[Row]] = {}
+        alone = self._independent(rows, at, buckets, clusters)
+        ways: dict[tuple[bool, ...], list[Row]] = {}  # rows that share their draws
         for row in rows:
             measure, place = self.values[row]
             ways.setdefault((row in alone, place is None, measure.needs_matrix), []).append(row)
@@ -249,24 +246,24 @@ class Readings:
             found[row] = interval
         return found
 
-    def _are_independent(self, at: Snapshot, row: Row, buckets: Tensor | None, clusters: bool | None = None) -> bool:
-        """Return whether the interval of a value treats samples as independent."""
-        if buckets is None or at.dependent:
-            return buckets is None
-        return self.counting.task != "multilabel" or (clusters is None and self.values[row].of_one_label)
+    def _independent(
+        self, rows: Iterable[Row], at: Snapshot, buckets: Tensor | None, clusters: bool | None = None
+    ) -> set[Row]:
+        """Return the rows whose intervals treat samples as independent."""
+        labels = clusters is None and not at.dependent
+        return {row for row in rows if buckets is None or (labels and self.values[row].of_one_label)}
 
     def intervals_text(self, at: Snapshot) -> str:
         """Return a text on the intervals of the table: their level and method; empty without intervals."""
         if not self.bounded:
             return ""
-        text, (_, buckets) = f"intervals: {100 * LEVEL:g}%", _counts_of(at, None, None)
-        independent = [self._are_independent(at, row, buckets) for row in self.bounded]
-        if buckets is None or all(independent):
-            return f"{text} posterior"
-        text += f" cluster bootstrap of {int(buckets.flatten(1).any(1).sum())} buckets"
-        text += ", posterior for single labels" * any(independent)
-        largest = largest_bucket(at)
-        return f"{text}; {largest} of the samples, {TOO_NARROW}" if largest else text
+        _, buckets = _counts_of(at, None, None)
+        alone = self._independent(self.bounded, at, buckets)
+        if buckets is None or len(alone) == len(self.bounded):
+            return f"intervals: {100 * LEVEL:g}% posterior"
+        text = f"intervals: {100 * LEVEL:g}% cluster bootstrap of {int(buckets.flatten(1).any(1).sum())} buckets"
+        text += ", posterior for single labels" * bool(alone)
+        return f"{text}; {largest} of the samples, {TOO_NARROW}" if (largest := largest_bucket(at)) else text
 
     def _at_once(self, rows: Sequence[Row], at: Snapshot) -> dict[str, Measure]:
         """Return the measures to draw; a measure of each class occurs once, with the values of all classes."""
@@ -348,9 +345,13 @@ def _key(row: Row) -> str:
 
 
 def _counts_of(at: Snapshot, group: int | None, clusters: bool | None) -> tuple[Tensor, Tensor | None]:
-    """Return the matrix of a group of samples or of all samples, and its buckets, if they are to be resampled."""
+    """Return the matrix of a group of samples or of all samples, and its buckets, if they are to be resampled.
+
+    Samples of a single matrix that came without cluster ids are independent.
+    """
     counts: Counts = at.counts
-    buckets = None if clusters is False else at.buckets
+    single = isinstance(counts, Tensor) and counts.ndim == 2
+    buckets = None if clusters is False or (single and not at.dependent) else at.buckets
     if group is not None:
         assert at.groups is not None
         counts = mapped(at.groups, itemgetter(group))

@@ -347,17 +347,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
         If no process has counted a sample since :meth:`reset`, which Lightning calls after each epoch, this is the
         interval of the last computed result. :meth:`ReportResult.interval` always reads that result, without
-        communication. Without a ``generator`` draws are seeded by the counts and the level, so that all processes and
-        :meth:`table` have the same interval.
+        communication. Without a ``generator`` it is the same on all processes and in :meth:`table`.
 
         Args:
             name: measure of the report, or value of a class, class group or group of samples, such as
                 ``recall/fraud``, with or without prefix and postfix.
             level: nominal coverage of the interval, in (0, 1).
             draws: number of draws.
-            generator: source of randomness, on the CPU; by default one that is seeded by the counts and the level.
-            clusters: True to resample clusters, False to treat samples as independent; by default
-                :meth:`ReportResult.interval` decides.
+            generator: source of randomness, on the CPU; by default as in :meth:`ReportResult.interval`.
+            clusters: True to resample clusters, False to treat samples as independent; by default as there.
 
         Raises:
             ValueError: as :meth:`ReportResult.interval`.

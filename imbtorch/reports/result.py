@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Margins, confusion_counts, mapped, margins
 from imbtorch.intervals.buckets import ONE_BUCKET
 from imbtorch.intervals.draws import DRAWS
@@ -54,13 +55,8 @@ class ReportResult(Result):
         return self._at.whole.counts
 
     @property
-    def _dependent(self) -> bool:
-        return self._at.dependent and self._at.buckets is None
-
-    @property
-    def _without_ids(self) -> bool:
-        counting = self._settings.counting
-        return counting.clusters and counting.task != "multilabel" and not self._at.dependent
+    def _came(self) -> tuple[Counting, bool]:
+        return self._settings.counting, self._at.dependent
 
     @property
     def groups(self) -> Counts | None:
@@ -253,12 +249,10 @@ class ReportResult(Result):
             blocks["class"][name] = {"support": support, "predicted": predicted}
         if at.groups is not None:
             samples, _ = comparable_groups(settings.counting, at.groups)
-            for name, size in zip(settings.groups, samples.tolist(), strict=True):
-                blocks["group"][name] = {"support": size}
-            if settings.counting.task != "multiclass":
-                positives = margins(at.groups).actual[..., 1].reshape(len(samples), -1).sum(-1)
-                for name, number in zip(settings.groups, positives.tolist(), strict=True):
-                    blocks["group"][name]["positives"] = number
+            positives = margins(at.groups).actual[..., 1].reshape(len(samples), -1).sum(-1).tolist()
+            for name, size, number in zip(settings.groups, samples.tolist(), positives, strict=True):
+                known = settings.counting.task != "multiclass"
+                blocks["group"][name] = {"support": size, "positives": number if known else None}
         for row, cell in _cells({**self._rows, **self._added_rows()}).items():
             if row.kind == "overall":
                 blocks["measure"][row.measure] = {"all": cell}
