@@ -259,9 +259,9 @@ def _kind(columns: Sequence[Column], places: Sequence[Sequence[int]]) -> Literal
             remedy = "pass integers or strings, or name all classes by class_names=[...]"
             remedy = remedy if column is columns[0] else "if these are scores, pass them as scores="
             where, held = column.where(fractions), column.levels[fractions[0]]
-            if len(some) == len(column.levels) and all(0 <= column.cells[at].value <= 1 for at in some):
+            if len(some) == len(column.levels) and all(0 <= float(column.levels[at]) <= 1 for at in some):
                 number = len(column.codes) if column.times is None else column.times.sum()
-                where = f" (all {number:,.15g} rows hold scores)"
+                where = f"{where.partition(' (')[0]} (all {number:,.15g} rows hold scores)"
             raise ValueError(f"{column.name} holds {held}{where}, which is no class; {remedy}")
         if len(types) > 1:
             first = isinstance(column.levels[int(column.codes[0])], str)

@@ -152,7 +152,7 @@ def value_message(
             return f"preds hold {wrong} {many}; the usual cause is a diverged model: check its loss"
         case "probabilities outside [0, 1]":
             if bool((values > 0).all()):
-                remedy = "divide percentages by 100; pass logits=True only for raw scores"
+                remedy = "divide percentages by 100, or pass logits=True for raw scores"
             return f"preds must be probabilities in [0, 1], got {value:.6g} {many}; {remedy}"
         case "probabilities that do not sum to 1":
             over = "both classes" if task == "binary" else "the classes"

@@ -253,7 +253,7 @@ class LogitAdjustmentResult(Result):
         objective, limits = maximised(self._settings.measure), self._settings.limits
         if not self._feasible:
             self._adjustments.chosen(objective, limits)  # raises with what is reachable
-        generator = generator or seeded(torch.stack(self._counted), level)
+        generator = seeded(torch.stack(self._counted), level, generator)
         found = self._adjustments.gain(objective, limits, self._index, level, generator)
         return replace(found, method=f"{found.method}; {held}") if (held := self._held_text()) else found
 

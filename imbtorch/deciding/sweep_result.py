@@ -216,7 +216,7 @@ class SweepResult(Result):
     ) -> Interval:
         """Compute the interval of each label that has targets of both classes."""
         unknown = self._of_one_class(self._countable(what, level, generator))
-        generator = generator or seeded(self._histogram, level)
+        generator = seeded(self._histogram, level, generator)
         if self._buckets is not None:
             unknown |= torch.tensor([len(filled(each)) < 2 for each in self._parts()], device="cpu")
         nan = torch.tensor(torch.nan, dtype=torch.float64)

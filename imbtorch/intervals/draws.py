@@ -46,11 +46,14 @@ def student_quantile(level: float, freedom: Tensor) -> Tensor:
 DRAWS = 2000  # of intervals of reports and metrics: another seed moves a bound by 1.4% of the width, with 10,000 .7%
 
 
-def seeded(counts: Tensor, level: float) -> torch.Generator:
-    """Return a generator whose seed is a hash of whole counts and a level, so that whoever asks gets the same interval.
+def seeded(counts: Tensor, level: float, given: torch.Generator | None) -> torch.Generator:
+    """Return the given generator, by default one whose seed is a hash of whole counts and a level.
 
-    Names of values are no part of the seed: values share their draws, which takes a half to a seventh of the time.
+    Whoever asks for an interval then gets the same one. Names of values are no part of the seed, since values that
+    share their draws take a half to a seventh of the time.
     """
+    if given is not None:
+        return given
     whole = counts.cpu().long().contiguous().numpy()
     digest = hashlib.blake2b(f"{level!r} {whole.shape}".encode() + whole.tobytes(), digest_size=8)
     return torch.Generator("cpu").manual_seed(int.from_bytes(digest.digest(), "big"))

@@ -338,7 +338,7 @@ class ConfusionMatrixMetric(LocalCounts):
                     buckets = confusion_counts(counting.counts(state, of_buckets=True)).clone()
             self._report_problems(counting.faults(state), counts.sum(-1))
             self._warn_if_dependent(state, clusters)
-        generator = generator or seeded(counts, level)
+        generator = seeded(counts, level, generator)
         own = type(self).evaluate is not ConfusionMatrixMetric.evaluate
         measures = {"": self.evaluate if own else self._measure}  # which tells if margins suffice
         if buckets is not None:

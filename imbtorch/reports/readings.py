@@ -228,7 +228,7 @@ class Readings:
             ways.setdefault((row in alone, place is None, measure.needs_matrix), []).append(row)
         drawn: dict[str, Interval] = {}
         for (independent, *_), some in ways.items():
-            measures, source = self._at_once(some, at), generator or seeded(counts, level)
+            measures, source = self._at_once(some, at), seeded(counts, level, generator)
             if independent:
                 drawn |= posterior_of(measures, counts.double(), draws, level, source, event_dims=counts.ndim)
             else:
