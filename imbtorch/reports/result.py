@@ -251,8 +251,8 @@ class ReportResult(Result):
             samples, _ = comparable_groups(settings.counting, at.groups)
             positives = margins(at.groups).actual[..., 1].reshape(len(samples), -1).sum(-1).tolist()
             for name, size, number in zip(settings.groups, samples.tolist(), positives, strict=True):
-                known = settings.counting.task != "multiclass"
-                blocks["group"][name] = {"support": size, "positives": number if known else None}
+                known = {"positives": number} if settings.counting.task != "multiclass" else {}
+                blocks["group"][name] = {"support": size, **known}
         for row, cell in _cells({**self._rows, **self._added_rows()}).items():
             if row.kind == "overall":
                 blocks["measure"][row.measure] = {"all": cell}

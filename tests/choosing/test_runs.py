@@ -441,7 +441,7 @@ def test_the_picture_has_a_panel_for_each_measure_with_seeds_means_and_intervals
         assert list(means.get_xdata()) == [each.estimate.item() for each in runs.models.values()]
         (bars,) = ax.containers
         ends = [segment[:, 0].tolist() for segment in bars.lines[2][0].get_segments()]
-        assert ends == pytest.approx([[each.low.item(), each.high.item()] for each in runs.models.values()])
+        assert ends == [pytest.approx([each.low.item(), each.high.item()]) for each in runs.models.values()]
     _, ax = plt.subplots()
     nothing, same = found["mcc"].plot(ax)
     assert (nothing, same) == (None, ax)

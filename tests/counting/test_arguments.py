@@ -107,8 +107,9 @@ SIGNS = torch.tensor([-1, 1, -1, -1, 1])
     ],
 )
 def test_classes_of_both_signs_get_a_remedy_that_keeps_the_negatives(metric, target, shape):
-    scores = torch.linspace(0.1, 0.4, 5).expand(shape[::-1]).T.clone()
-    scores = torch.stack((1 - scores[:, 0], scores[:, 0]), 1) if metric.task == "multiclass" else scores
+    scores = torch.linspace(0.1, 0.4, 5).reshape(5, *[1] * (len(shape) - 1)).expand(shape).clone()
+    if metric.task == "multiclass":
+        scores[:, 0] = 1 - scores[:, 1]
     with pytest.raises(
         ValueError, match=r"target holds class -1 but .*if the classes are -1 and 1, pass \(target \+ 1\) // 2"
     ) as told:
