@@ -17,7 +17,6 @@ from imbtorch.deciding.adjustments import AdjustmentPoint, Adjustments, at, over
 from imbtorch.deciding.limits import checked_floors
 from imbtorch.deciding.rules import LogitAdjustment
 from imbtorch.deciding.thresholds import Limits, held_text
-from imbtorch.intervals.draws import seeded
 from imbtorch.intervals.intervals import Interval, check_level
 from imbtorch.measures.named import PER_CLASS, AveragedMeasure, Measured, directed, of_name, resolved
 from imbtorch.measures.traits import by_any_name
@@ -242,7 +241,7 @@ class LogitAdjustmentResult(Result):
 
         Args:
             level: nominal coverage of the interval, in (0, 1).
-            generator: source of randomness, on the CPU; by default one that is seeded by the counts and the level.
+            generator: source of randomness, on the CPU; by default one of a fixed seed.
 
         Raises:
             ValueError: for a level outside (0, 1), and if no tau satisfies the constraints of the sweep.
@@ -253,7 +252,7 @@ class LogitAdjustmentResult(Result):
         objective, limits = maximised(self._settings.measure), self._settings.limits
         if not self._feasible:
             self._adjustments.chosen(objective, limits)  # raises with what is reachable
-        generator = seeded(torch.stack(self._counted), level, generator)
+        generator = generator or torch.Generator().manual_seed(0)  # table and interval agree
         found = self._adjustments.gain(objective, limits, self._index, level, generator)
         return replace(found, method=f"{found.method}; {held}") if (held := self._held_text()) else found
 

@@ -32,7 +32,7 @@ from imbtorch.deciding.steady import HeldOut, counts_at, filled, gain_interval, 
 from imbtorch.deciding.sweep_settings import AP, Also, Chosen, SweepSettings, negated
 from imbtorch.deciding.thresholds import OperatingPoint, candidates, held_text, probabilities, threshold_text, with_one
 from imbtorch.intervals.buckets import resample_buckets
-from imbtorch.intervals.draws import effective_samples, seeded
+from imbtorch.intervals.draws import effective_samples
 from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
 from imbtorch.metrics.base import UNSURE
 from imbtorch.metrics.rows import PROMISED, Result
@@ -159,7 +159,7 @@ class SweepResult(Result):
         Args:
             name: ``"threshold"``, ``"value"``, ``"auc"``, ``"average_precision"`` or ``"partial_auc"``, logged or not.
             level: nominal coverage of the interval, in (0, 1).
-            generator: source of randomness, on the CPU; by default one that is seeded by the counts and the level.
+            generator: source of randomness, on the CPU; by default one of a fixed seed.
 
         Returns:
             :class:`~imbtorch.statistics.Interval` of shape ``[]``, or ``[L]`` for several labels, with nan for labels
@@ -211,12 +211,18 @@ class SweepResult(Result):
         """Return the histogram ``[2, B]`` of each label or class; with clusters that of each bucket, ``[M, 2, B]``."""
         return self._settings.parts(self._histogram, self._buckets)
 
+    def _named(self, method: str) -> str:
+        """Return the name of a method that resampled buckets; without ids each sample was a cluster of its own."""
+        if self._several or self._settings.counting.task == "multilabel":
+            return method
+        return method.replace("cluster bootstrap", "bootstrap").replace("of clusters", "of buckets")
+
     def _interval_of_labels(
         self, what: str, of_label: Callable[..., Interval], level: float, generator: torch.Generator | None
     ) -> Interval:
         """Compute the interval of each label that has targets of both classes."""
         unknown = self._of_one_class(self._countable(what, level, generator))
-        generator = seeded(self._histogram, level, generator)
+        generator = generator or torch.Generator().manual_seed(0)  # table and interval agree
         if self._buckets is not None:
             unknown |= torch.tensor([len(filled(each)) < 2 for each in self._parts()], device="cpu")
         nan = torch.tensor(torch.nan, dtype=torch.float64)
@@ -224,9 +230,7 @@ class SweepResult(Result):
             Interval(nan, nan, nan, level, "") if unknown[index] else of_label(index, each, level, generator)
             for index, each in enumerate(self._parts())
         ]
-        if not self._several and self._settings.counting.task != "multilabel":  # each sample was a cluster of its own
-            texts = [each.method.replace("cluster boot", "boot").replace("of clusters", "of buckets") for each in parts]
-            parts = [replace(each, method=text) for each, text in zip(parts, texts, strict=True)]
+        parts = [replace(each, method=self._named(each.method)) for each in parts]
         if self._settings.counting.task == "binary":
             return parts[0]
         low, high, estimate = (torch.stack([getattr(part, at) for part in parts]) for at in ("low", "high", "estimate"))
@@ -308,7 +312,7 @@ class SweepResult(Result):
 
         Args:
             level: nominal coverage of the interval, in (0, 1).
-            generator: source of randomness, on the CPU; by default one that is seeded by the counts and the level.
+            generator: source of randomness, on the CPU; by default one of a fixed seed.
 
         Returns:
             :class:`~imbtorch.statistics.Interval` of shape ``[]``, or ``[L]`` for several labels, with nan for labels
@@ -369,6 +373,7 @@ class SweepResult(Result):
         }
         if not found:
             raise ValueError("there is no calibration without samples; call update first")
+        found = {name: replace(each, method=self._named(each.method)) for name, each in found.items()}
         return found["0"] if self._settings.counting.task == "binary" else found
 
     def best(

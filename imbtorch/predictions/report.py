@@ -91,8 +91,7 @@ def report(
             K - 1, or a mapping of class to name.
         positive: positive one of two classes.
         task: ``"multilabel"`` for labels of which each row has one, ``"multiclass"`` for the mean over 0 and 1.
-        threshold: score strictly above which 1 is predicted, for two classes and labels; by default 0.5, and a note of
-            the table says so.
+        threshold: score strictly above which 1 is predicted, for two classes and labels; by default 0.5, with a note.
         logits: whether scores are logits rather than probabilities; never guessed.
         group: group of each sample, such as its site; adds the values of each and of the worst.
         cluster: id of the cluster of each sample, such as its patient, which intervals and the rule resample; areas
@@ -139,7 +138,9 @@ def report(
         given = from_source(opened(source, wanted, encoding, decimal, head), argument, predicted, target, more)
     with _reading(given.source):
         samples = Samples(given, Rules(class_names, positive, task, ignore, missing), logits)
-        return _counted(samples, threshold, prevalence, measures, intervals, rule, prior)
+        result = _counted(samples, threshold, prevalence, measures, intervals, rule, prior)
+    at_half = given.scored and threshold is None and samples.task != "multiclass"
+    return with_values(result, {}, (AT_HALF,)) if at_half else result
 
 
 def opened(
@@ -219,9 +220,7 @@ def _counted(
     asked = _listed(measures)
     _check_order(samples, prevalence, asked)
     if scored:
-        _check_rule(rule, prior, samples, prevalence)
-        if rule is not None and threshold is not None:
-            raise ValueError("threshold is chosen by rule; leave one of them out")
+        _check_rule(rule, prior, samples, prevalence, threshold)
     elif rule is not None or samples.logits:
         raise ValueError(f"{'rule' if rule else 'logits'} needs scores, but preds are classes; pass their scores")
     elif threshold is not None:
@@ -253,8 +252,6 @@ def _counted(
     result, rows, notes = counted.result(), dict[Row, Tensor](), list[str]()
     if curves is not None:
         rows, notes = curves.values(bounded)
-        if threshold is None and samples.task != "multiclass":
-            notes.insert(0, AT_HALF)
     return with_values(result, rows, (*samples.notes, *notes))
 
 
@@ -334,8 +331,10 @@ def _split(
     return [name for name in intervals if name not in of_areas], of_areas
 
 
-def _check_rule(rule: str | None, prior: Any, samples: Samples, prevalence: Any) -> None:
-    """Raise for a rule and a prior that do not fit the classes."""
+def _check_rule(rule: str | None, prior: Any, samples: Samples, prevalence: Any, threshold: Thresholds | None) -> None:
+    """Raise for a rule, a prior and a threshold that do not fit each other or the classes."""
+    if rule is not None and threshold is not None:
+        raise ValueError("threshold is chosen by rule; leave one of them out")
     several, names = samples.task == "multiclass", samples.names
     if prior is not None and (rule is None or not several):
         raise ValueError(

@@ -480,7 +480,7 @@ def test_plans_that_cannot_be(growing, capsys, more, text):
 
 def test_no_remedy_of_python_is_printed(tmp_path, capsys, monkeypatch):
     path = tmp_path / "p.csv"
-    path.write_text("y,a,b\n" + "0,0,1\n1,1,1\n" * 20)
+    path.write_text("y,a,b\n" + "0,0,1\n1,1,1\n" * 20, encoding="utf-8")
     assert command_line.main(["report", str(path), "--target", "y", "--preds", "a", "--measures", "expected_cost"]) == 2
     error = capsys.readouterr().err
     assert "expected_cost needs costs; the command has no option for it" in error

@@ -465,7 +465,7 @@ def test_scores_say_their_threshold_unless_it_was_named(target, scores, more, to
     opened = imbtorch.open_result(tmp_path / "result.json")
     for each in (result, opened):
         assert (AT_HALF in each.table().notes) == told
-    assert (AT_HALF in (tmp_path / "result.json").read_text()) == told
+    assert (AT_HALF in (tmp_path / "result.json").read_text(encoding="utf-8")) == told
     assert AT_HALF not in imbtorch.report(target=np.array([0, 1]), preds=np.array([0, 1])).table().notes
 
 
