@@ -37,6 +37,7 @@ class PairedModels:
         outcomes: joint outcomes of predicted classes; None for scores.
         scores: ``[N]`` scores of the new and the old model, and the targets; empty for classes.
         cluster: ``[N]`` ids of clusters, for scores.
+        called: names of the new and the old model in texts.
     """
 
     names: tuple[str, ...]
@@ -44,6 +45,7 @@ class PairedModels:
     outcomes: JointOutcomes | None
     scores: tuple[Tensor, ...] = ()
     cluster: Tensor | None = None
+    called: tuple[str, str] = ("new", "old")
 
     @property
     def samples(self) -> int:
@@ -79,9 +81,10 @@ class PairedModels:
         if self.outcomes is None or isinstance(measure, str):
             options: dict[str, Any] = {"draws": draws, "level": level, "generator": generator}
             new, old, target = self.scores
-            return paired_compare(measure, new, old, target, cluster=self.cluster, **options)
+            return paired_compare(measure, new, old, target, cluster=self.cluster, names=self.called, **options)
         several = replace(self.outcomes, times=self.outcomes.times * times)
-        return compare_outcomes(measure, several, bool(measure.higher_is_better), draws, level, generator)
+        found = compare_outcomes(measure, several, bool(measure.higher_is_better), draws, level, generator)
+        return replace(found, names=self.called)
 
     @cached_property
     def notes(self) -> list[str]:

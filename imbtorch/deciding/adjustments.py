@@ -213,7 +213,7 @@ class Adjustments:
         for shift in (2 * (seen - drawn.mean()), estimate - seen):  # of small classes, and of the choice
             low, high = moved_outwards(low, high, shift)
         low, high = outermost(low, high, estimate)
-        method, blind = "resampled buckets and pseudo-samples", int(_without_hits(pooled).sum())
+        method, blind = f"pseudo-samples and {len(parts)} resampled buckets", int(_without_hits(pooled).sum())
         if blind and index != self.plain:
             method += f"; no sample of {'the rarest class' if blind == 1 else f'the {blind} rarest classes'} is right"
         return Interval(estimate, low, high, level, method)

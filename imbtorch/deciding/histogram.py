@@ -265,8 +265,8 @@ class Histogram:
         if self.counting.task == "multiclass" and ignored is not None:
             ignored = LEFT_OUT
 
-        def error_message(fault: int, values: Tensor, size: int) -> str:
-            return self.counting.error_message(fault, values[::times], size // times)
+        def error_message(fault: int, values: Tensor, size: int, target: Tensor) -> str:
+            return self.counting.error_message(fault, values[::times], size // times, target)
 
         add_batch(state, self.shape, batch, ignored, defer, error_message)
 

@@ -231,7 +231,7 @@ class Curves:
         sweep = self._sweep.result()
         thresholds, values = sweep.curve()
         plain = values[..., int((thresholds - 0.5).abs().argmin())].reshape(-1).tolist()
-        interval = None if self.weighted else sweep.gain(generator=torch.Generator().manual_seed(0))
+        interval = None if self.weighted else sweep.gain()
         found: dict[Row, Tensor] = {}
         chosen, at_it = ([row for row in sweep.rows if row.measure == each] for each in ("threshold", "value"))
         for place, (number, value) in enumerate(zip(chosen, at_it, strict=True)):
@@ -249,7 +249,7 @@ class Curves:
         result: LogitAdjustmentResult = self._adjustments.result()
         taus, values = result.curve()
         plain, chosen = (values[int((taus == tau).double().argmax())].item() for tau in (0.0, result.tau))
-        interval = result.gain(generator=torch.Generator().manual_seed(0))
+        interval = result.gain()
         better = self._adjustments["value"].row.better
         return _chosen("tau", self.rule, better, (result.tau, plain, chosen), interval)
 

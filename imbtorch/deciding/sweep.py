@@ -413,7 +413,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         Args:
             name: ``"threshold"``, ``"value"``, ``"auc"``, ``"average_precision"`` or ``"partial_auc"``, logged or not.
             level: nominal coverage of the interval, in (0, 1).
-            generator: source of randomness, on the CPU; by default torch's.
+            generator: source of randomness, on the CPU; by default one of a fixed seed.
         """
         return self.result().interval(name, level=level, generator=generator)
 

@@ -22,7 +22,7 @@ from imbtorch.counting.logits import PROBABILITIES, like_probabilities
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
-from imbtorch.metrics.rows import dependent_text
+from imbtorch.metrics.rows import dependence_text
 from imbtorch.metrics.seen_samples import digest
 from imbtorch.metrics.state import Setting, SummedState
 from imbtorch.suggestions import first_names
@@ -374,9 +374,10 @@ class CountsMetric(SummedState):
         return str(index)
 
     def _warn_if_dependent(self, state: Tensor, clusters: bool | None = None) -> None:
-        """Warn once if an interval treats dependent samples as independent, unless the user asked for that."""
-        if clusters is None and not self.clusters and bool(self._counting.dependent(state)):
-            self._warn_once("dependent", dependent_text(type(self).__name__))
+        """Warn once of :func:`~imbtorch.metrics.rows.dependence_text`, unless the user asked for such an interval."""
+        text = dependence_text(self._counting, bool(self._counting.dependent(state)))
+        if text and clusters is not False and bool(state[:-1].any()):
+            self._warn_once("dependent", f"{type(self).__name__}: {text}")
 
     def _may_warn(self, kind: str) -> bool:
         """Return whether a warning of this kind would be shown."""

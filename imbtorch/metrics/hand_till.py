@@ -185,7 +185,7 @@ class HandTill(SyncedMetric):
             return
         for fault, (applies, shown) in faults.items():
             if bool(applies.any()):
-                raise ValueError(self._counting.error_message(fault, shown[applies], len(shown)))
+                raise ValueError(self._counting.error_message(fault, shown[applies], len(shown), shown))
 
     @torch.jit.unused
     def forward(self, preds: Tensor, target: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import logging
 import math
 import os
 import re
@@ -21,12 +22,14 @@ from imbtorch.predictions.merge import merge_results
 from imbtorch.predictions.report import report
 from imbtorch.reports.result import ReportResult
 from imbtorch.version import __version__
+from imbtorch.waiting import LOG
 
 ERROR = 2  # exit code; those of verdicts are in choosing.gate
 ARGUMENTS = re.compile(
     r"\b(?P<name>class_names|positive|task|missing|ignore|scores|preds|threshold|logits|group|frequency|encoding|decimal"
     r"|head|rule|prior|prevalence|id|by_row|model)=(?P<value>\[\.\.\.\]|'[^']*'|-?\w*)"
 )  # in remedies of errors
+OF_PYTHON = re.compile(r"; [^;]*(?:draws=|functools\.partial)[^;]*")  # remedies for which the command has no option
 EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
 
 
@@ -46,14 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser.parse_args(arguments)
     except SystemExit as stop:  # of --help and --version, 0; of bad usage, 2
         return ERROR if stop.code else 0
+    LOG.addFilter(_of_notice)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
-            warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
+            warnings.showwarning = lambda told, *_, **__: print("warning:", _of_command(str(told)), file=sys.stderr)
             code, text = options.run(options)
     except EXPECTED as error:
         text = error.args[0] if isinstance(error, KeyError) and error.args else error
-        print(f"imbtorch {options.command}: error: {ARGUMENTS.sub(_as_option, str(text))}", file=sys.stderr)
+        print(f"imbtorch {options.command}: error: {_of_command(str(text))}", file=sys.stderr)
         return ERROR
     except KeyboardInterrupt:
         print(f"imbtorch {options.command}: interrupted", file=sys.stderr)
@@ -61,11 +65,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BaseException:  # exit code 1 would mean "worse"
         traceback.print_exc()
         return ERROR
+    finally:
+        LOG.removeFilter(_of_notice)
     try:
         print(text, flush=True)
     except BrokenPipeError:  # "| head" has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return int(code)
+
+
+def _of_command(text: str) -> str:
+    """Return an error with options in place of arguments, without remedies that only Python has."""
+    if "functools.partial" in text:
+        text += "; the command has no option for it"
+    return ARGUMENTS.sub(_as_option, OF_PYTHON.sub("", text))
+
+
+def _of_notice(record: logging.LogRecord) -> bool:
+    """Take remedies that only Python has out of a notice."""
+    record.msg, record.args = OF_PYTHON.sub("", record.getMessage()), ()
+    return True
 
 
 def _as_option(argument: re.Match[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,8 @@ def compare_predictions(
         head: whether the first row of CSV files names the columns.
 
     Returns:
-        :class:`~imbtorch.statistics.Comparison` of new minus old.
+        :class:`~imbtorch.statistics.Comparison` of new minus old. Its text names the two columns, or values of
+        ``model``.
 
     Raises:
         ValueError: for rows that cannot be paired, targets that differ, and as :func:`imbtorch.report`.
@@ -104,6 +106,7 @@ def paired(
     """Pair the rows of two models; ``reading`` has the encoding, the decimal sign, and whether files have a head."""
     predicted = _columns_of_predictions(columns)
     source = opened(old, [columns["target"], *predicted], *reading)
+    called = (predicted[-1], predicted[0]) if len(set(predicted)) > 1 else ("new", "old")
     roles = {"target": columns["target"], "old": predicted[0], "new": predicted[-1], "cluster": columns["cluster"]}
     if new is None and columns["model"] is None:
         if len(predicted) != 2:
@@ -112,8 +115,8 @@ def paired(
     elif new is None:
         named = {**roles, "id": columns["id"], "model": columns["model"]}
         wanted = {role: single(source, role, name) for role, name in named.items() if name is not None}
-        both = _split_models(source, wanted.pop("model"), list(wanted.values()))
-        source, names = _joined(*both, roles, columns["id"], by_row)
+        first, second, called = _split_models(source, wanted.pop("model"), list(wanted.values()))
+        source, names = _joined(first, second, roles, columns["id"], by_row)
     else:
         if len(set(predicted)) > 1 and set(predicted) <= set(source.names):
             raise ValueError(f"the first source holds both {first_names(predicted)}; leave the second one out")
@@ -121,9 +124,11 @@ def paired(
         source, names = _joined(source, other, roles, columns["id"], by_row)
     source.called |= {name: "target of new" if role == "again" else role for role, name in names.items()}
     if columns["scores"] is not None:
-        return _of_scores(source, names, rules, None if measure in AREAS else threshold, columns["id"])
-    found = source.counted([names[role] for role in ROLES if role in names])[0]
-    return _of_classes({role: found[name] for role, name in names.items()}, rules, columns["id"])
+        pair = _of_scores(source, names, rules, None if measure in AREAS else threshold, columns["id"])
+    else:
+        found = source.counted([names[role] for role in ROLES if role in names])[0]
+        pair = _of_classes({role: found[name] for role, name in names.items()}, rules, columns["id"])
+    return replace(pair, called=called)
 
 
 def _columns_of_predictions(columns: Mapping[str, Any]) -> list[str]:
@@ -227,8 +232,8 @@ def _check_targets(target: Array, again: Array, times: Array | None, names: Sequ
 # --- pairs ------------------------------------------------------------------------------------------------------------
 
 
-def _split_models(source: Source, name: str, wanted: Sequence[str]) -> tuple[Source, Source]:
-    """Split a long source into those of two models."""
+def _split_models(source: Source, name: str, wanted: Sequence[str]) -> tuple[Source, Source, tuple[str, str]]:
+    """Split a long source into those of the old and the new model; also return the names of the new and the old one."""
     column = source.counted([name])[0][name]
     levels = [column.levels[int(at)] for at in dict.fromkeys(column.codes.tolist())]  # groups have no order
     if len(levels) != 2:
@@ -236,7 +241,7 @@ def _split_models(source: Source, name: str, wanted: Sequence[str]) -> tuple[Sou
     found = _relation(source, None, [name, *wanted, *filter(_is_id, source.names)])
     old = found.first(name)
     (new,) = (level for level in levels if level != old)
-    return found.where(name, old), found.where(name, new)
+    return found.where(name, old), found.where(name, new), (str(new), str(old))
 
 
 def _relation(source: Source, like: Source | None, wanted: Sequence[str]) -> Any:

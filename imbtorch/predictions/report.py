@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.columns import Missing, Rules
-from imbtorch.counting.arguments import Task, Thresholds
+from imbtorch.counting.arguments import Task, Thresholds, refuses_arguments_of_others
 from imbtorch.counts import check_choice
 from imbtorch.deciding.curves import AREAS
 from imbtorch.deciding.scores import Curves
@@ -31,9 +31,11 @@ from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import first_names
 
 LARGE = 25_000_000  # cells of a matrix from which margins are counted if they are enough: 0.2 GB
+AT_HALF = "classes at a threshold of 0.5; choose one by ThresholdSweep"
 SLOW = 2.0  # seconds after which, and between which, a terminal shows progress
 
 
+@refuses_arguments_of_others
 def report(
     source: Any = None,
     *,
@@ -43,7 +45,7 @@ def report(
     class_names: Sequence[Any] | Mapping[Any, Any] | None = None,
     positive: Any = None,
     task: Task | None = None,
-    threshold: Thresholds = 0.5,
+    threshold: Thresholds | None = None,
     logits: bool = False,
     group: Any = None,
     cluster: Any = None,
@@ -89,7 +91,7 @@ def report(
             K - 1, or a mapping of class to name.
         positive: positive one of two classes.
         task: ``"multilabel"`` for labels of which each row has one, ``"multiclass"`` for the mean over 0 and 1.
-        threshold: score strictly above which 1 is predicted, for two classes and labels.
+        threshold: score strictly above which 1 is predicted, for two classes and labels; by default 0.5, with a note.
         logits: whether scores are logits rather than probabilities; never guessed.
         group: group of each sample, such as its site; adds the values of each and of the worst.
         cluster: id of the cluster of each sample, such as its patient, which intervals and the rule resample; areas
@@ -136,7 +138,9 @@ def report(
         given = from_source(opened(source, wanted, encoding, decimal, head), argument, predicted, target, more)
     with _reading(given.source):
         samples = Samples(given, Rules(class_names, positive, task, ignore, missing), logits)
-        return _counted(samples, threshold, prevalence, measures, intervals, rule, prior)
+        result = _counted(samples, threshold, prevalence, measures, intervals, rule, prior)
+    at_half = given.scored and threshold is None and samples.task != "multiclass"
+    return with_values(result, {}, (AT_HALF,)) if at_half else result
 
 
 def opened(
@@ -204,7 +208,7 @@ def progress(connection: Any) -> Iterator[None]:
 
 def _counted(
     samples: Samples,
-    threshold: Thresholds,
+    threshold: Thresholds | None,
     prevalence: Any,
     measures: Mapping[str, Measured] | Sequence[str] | None,
     intervals: bool | Sequence[str],
@@ -216,12 +220,10 @@ def _counted(
     asked = _listed(measures)
     _check_order(samples, prevalence, asked)
     if scored:
-        _check_rule(rule, prior, samples, prevalence)
-        if rule is not None and threshold != 0.5:
-            raise ValueError("threshold is chosen by rule; leave one of them out")
+        _check_rule(rule, prior, samples, prevalence, threshold)
     elif rule is not None or samples.logits:
         raise ValueError(f"{'rule' if rule else 'logits'} needs scores, but preds are classes; pass their scores")
-    elif threshold != 0.5:
+    elif threshold is not None:
         raise ValueError("threshold is for scores, but preds are classes; pass scores=")
     own, bounded = _split(intervals, samples, prevalence)
     counted = ImbalanceReport(
@@ -234,7 +236,7 @@ def _counted(
         clusters=True if "cluster" in given.more else False if "frequency" in given.more else None,
         prevalence=keyed_by_name(prevalence),
         weighted="weight" in given.more,
-        threshold=threshold,
+        threshold=0.5 if threshold is None else threshold,
         state=_layout(samples, asked, own, prevalence),
     )
     curves = None
@@ -329,8 +331,10 @@ def _split(
     return [name for name in intervals if name not in of_areas], of_areas
 
 
-def _check_rule(rule: str | None, prior: Any, samples: Samples, prevalence: Any) -> None:
-    """Raise for a rule and a prior that do not fit the classes."""
+def _check_rule(rule: str | None, prior: Any, samples: Samples, prevalence: Any, threshold: Thresholds | None) -> None:
+    """Raise for a rule, a prior and a threshold that do not fit each other or the classes."""
+    if rule is not None and threshold is not None:
+        raise ValueError("threshold is chosen by rule; leave one of them out")
     several, names = samples.task == "multiclass", samples.names
     if prior is not None and (rule is None or not several):
         raise ValueError(

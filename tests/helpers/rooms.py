@@ -29,7 +29,7 @@ ROOMS = {
     "deciding.thresholds": "InfeasibleError Limit PROPORTIONS promised",
     "intervals.baselines": "",
     "intervals.draws": "",
-    "intervals.intervals": "jackknife posterior_of quantiles",
+    "intervals.intervals": "HEAVY jackknife largest_cluster posterior_of quantiles",
     "lightning.checkpoint": "TieRule",
     "lightning.drawings": "drawings",
     "lightning.monitor_guard": "",

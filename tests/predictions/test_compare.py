@@ -199,3 +199,19 @@ def test_the_model_of_the_first_row_is_the_old_one(tmp_path, models):
     a, b = (sklearn.metrics.roc_auc_score(Y, np.round(SCORES[:, column], 6)) for column in (1, 0))
     comma = compare_predictions(path, measure="auc", decimal=",", **options)
     assert comma.difference.estimate.item() == pytest.approx(a - b)
+
+
+def test_the_text_names_columns_or_models():
+    columns = {"y": [0, 1] * 50, "bad": [0, 0] * 50, "good": [0, 1] * 50}
+    text = str(compare_predictions(columns, measure="recall", target="y", preds=["bad", "good"]))
+    assert text.startswith("recall (binary), good - bad: 1.000 [")
+    assert "; good is better" in " ".join(text.split())
+    areas = {"y": [0, 1] * 50, "bad": [0.5, 0.4] * 50, "good": [0.1, 0.9] * 50}
+    assert "auc, good - bad: 1.000" in str(
+        compare_predictions(areas, measure="auc", target="y", scores=["bad", "good"])
+    )
+    long = {"y": [0, 1] * 100, "p": [0, 0] * 50 + [0, 1] * 50, "net": ["tree"] * 100 + ["deep"] * 100}
+    assert "deep - tree: 1.000" in str(compare_predictions(long, measure="recall", target="y", preds="p", model="net"))
+    one = compare_predictions({"y": [0, 1] * 9, "p": [0, 0] * 9}, {"y": [0, 1] * 9, "p": [0, 1] * 9}, measure="recall",
+        target="y", preds="p")  # fmt: skip
+    assert "new - old: 1.000" in str(one)

@@ -213,7 +213,7 @@ def test_a_rule_is_that_of_the_sweep_with_its_gain():
     result = imbtorch.report(preds=SCORES, target=TARGET, rule="balanced_accuracy", prior={0: 700, 2: 100, 1: 200})
     sweep = imbtorch.LogitAdjustmentSweep("balanced_accuracy", [700, 200, 100])
     sweep.update(torch.from_numpy(SCORES), torch.from_numpy(TARGET))
-    row, gain = result.table()["rule"]["balanced_accuracy"], sweep.gain(generator=torch.Generator().manual_seed(0))
+    row, gain = result.table()["rule"]["balanced_accuracy"], sweep.gain()
     assert row["tau"] == sweep.compute()["tau"].item() == result["tau/balanced_accuracy"].item()
     assert row["chosen"] == pytest.approx(sweep.compute()["value"].item(), abs=1e-6)
     assert row["plain"] == pytest.approx(sklearn.metrics.balanced_accuracy_score(TARGET, PREDS), abs=1e-6)
@@ -226,9 +226,7 @@ def test_a_rule_is_that_of_the_sweep_with_its_gain():
     assert row["threshold"] == sweep.compute()["threshold"].item()
     assert row["chosen"] == pytest.approx(sklearn.metrics.f1_score(target, scores > row["threshold"]), abs=1e-6)
     assert row["plain"] == pytest.approx(sklearn.metrics.f1_score(target, scores > 0.5), abs=1e-6)
-    assert row["gain"] == pytest.approx(
-        sweep.gain(generator=torch.Generator().manual_seed(0)).estimate.item(), abs=1e-6
-    )
+    assert row["gain"] == pytest.approx(sweep.gain().estimate.item(), abs=1e-6)
 
 
 def test_areas_are_exact_for_few_scores_and_for_equal_ones():
@@ -444,3 +442,58 @@ def test_areas_that_chance_hardly_makes_so_low_are_told(reversed_scores):
     if reversed_scores:
         with pytest.warns(UserWarning, match=r"report: auc/b 0\.\d+, so the scores may be"):
             imbtorch.report(preds=labels, target={"a": TARGET == 1, "b": TARGET == 2})
+
+
+AT_HALF = "classes at a threshold of 0.5; choose one by ThresholdSweep"
+
+
+@pytest.mark.parametrize(
+    ("target", "scores", "more", "told"),
+    [
+        ([0, 0, 1], [0.1, 0.2, 0.4], {}, True),
+        ([0, 1, 0, 1], [0.1, 0.2, 0.4, 0.6], {"group": ["x", "x", "y", "y"]}, True),
+        ([0, 0, 1], [-2.0, -1.0, 0.4], {"logits": True}, True),
+        ([0, 0, 1], [0.1, 0.2, 0.4], {"threshold": 0.3}, False),
+        ([0, 0, 1], [0.1, 0.2, 0.4], {"threshold": 0.5}, False),
+        ([[0, 1], [1, 1], [1, 0]], [[0.1, 0.9], [0.4, 0.2], [0.7, 0.3]], {}, True),
+        ([0, 1, 2], [[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.3, 0.2, 0.5]], {}, False),
+    ],
+)
+def test_scores_say_their_threshold_unless_it_was_named(target, scores, more, told, tmp_path):
+    result = imbtorch.report(target=np.array(target), scores=np.array(scores), **more)
+    result.to_json(tmp_path / "result.json")
+    opened = imbtorch.open_result(tmp_path / "result.json")
+    for each in (result, opened):
+        assert (AT_HALF in each.table().notes) == told
+    assert (AT_HALF in (tmp_path / "result.json").read_text(encoding="utf-8")) == told
+    assert AT_HALF not in imbtorch.report(target=np.array([0, 1]), preds=np.array([0, 1])).table().notes
+
+
+def test_arrays_without_names_are_told_their_names():
+    with pytest.raises(TypeError, match=r"^report takes 1 argument without a name, got 2; name .* target= and preds=$"):
+        imbtorch.report([0, 1], [0, 1])
+    with pytest.raises(TypeError, match="preds="):
+        imbtorch.report([0, 1], [0, 1], target=[0, 1])
+    with pytest.raises(TypeError, match=r"report has no argument 'scoers'; did you mean 'scores'\?"):
+        imbtorch.report(target=[0, 1], scoers=[0.1, 0.9])
+
+
+def test_a_column_of_scores_is_called_one():
+    scores = np.linspace(0, 1, 200_000)
+    for column in (scores, list(map(str, scores))):
+        columns = {"y": [0, 1] * 100_000, "p": column}
+        with pytest.raises(
+            ValueError, match=r"preds holds .* in row 1 \(all 200,000 rows hold scores\), .* as scores="
+        ):
+            imbtorch.report(columns, target="y", preds="p")
+    with pytest.raises(ValueError, match=r"preds holds 2.5 in row 1 \(1 of 2 rows\), which is no class"):
+        imbtorch.report({"y": [0, 1], "p": [7, 2.5]}, target="y", preds="p")
+
+
+def test_labels_of_both_signs_name_a_remedy_that_keeps_the_negatives():
+    target, scores = np.array([-1, 1] * 20), np.linspace(0, 1, 40)
+    with pytest.raises(ValueError, match=r"pass class_names=\[-1, 1\] and positive=1") as told:
+        imbtorch.report(target=target, scores=scores)
+    assert "ignore" not in str(told.value)
+    found = imbtorch.report(target=target, scores=scores, class_names=[-1, 1], positive=1, threshold=0.5)
+    assert found["recall"].item() == pytest.approx(sklearn.metrics.recall_score(target, np.where(scores > 0.5, 1, -1)))
