@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 from imbtorch.counting.arguments import Task, in_class_order
 from imbtorch.counting.batches import Batch
 from imbtorch.counting.kernels import reading_is_free
-from imbtorch.counting.logits import LOW, PROBABILITIES, spread_like_probabilities
+from imbtorch.counting.logits import PROBABILITIES, crowd_near_zero, near_zero
 from imbtorch.counting.tasks import Counting, check_memory
 from imbtorch.counts import check_choice, double, evaluated
 from imbtorch.deciding.base import DecidingSweep
@@ -309,16 +309,22 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         """Warn if all logits look like probabilities, which is seen in the bins on any device."""
         if not self.logits or self._histogram.grid.name != DEFAULT or not self._may_warn("probabilities"):
             return
-        low, high, first = 0.0, 1.0, 1
+        low, high, slack = 0.0, 1.0, 0
         if self.task == "multiclass":  # log-odds of probabilities against the rest
             others = len(self._class_names) - 1
-            low, high, first = -math.log(others - 1 + math.e), 1 - math.log(others), -1
-        ends = low + (high - low) * torch.tensor([0, LOW, 0.5, 1], dtype=torch.float64)
-        begin, near, middle, end = (torch.bucketize(ends, self._histogram.grid.edges) + 1).tolist()
+            low, high, slack = -math.log(others - 1 + math.e), 1 - math.log(others), 2
+        edges = self._histogram.grid.edges
+        begin, end = torch.bucketize(torch.tensor([low, high], dtype=torch.float64), edges).tolist()
         counts = histogram.reshape(-1, *histogram.shape[-2:]).sum(1)
         below = torch.nn.functional.pad(counts.double().cumsum(-1), (1, 0))  # scores below each bin, [L, B + 1]
-        samples, outside = below[:, -1], below[:, begin + first - 1] + below[:, -1] - below[:, end]
-        if not bool(outside.any()) and spread_like_probabilities(samples, below[:, near], samples > below[:, middle]):
+        if bool((below[:, begin - slack] + below[:, -1] - below[:, end + 1]).any()):
+            return
+        last = ((counts > 0) * torch.arange(counts.shape[-1])).amax(-1).clamp(max=len(edges) - 1)
+        largest = (edges[last] - low) / (high - low)
+        near = torch.bucketize(low + (high - low) * near_zero(largest), edges, right=True).clamp(min=begin + 1)
+        zeros = counts[:, begin].double() * (not slack)
+        below_near = below.gather(1, near.unsqueeze(1)).squeeze(1) - zeros
+        if crowd_near_zero(below[:, -1], largest, zeros, below_near):
             self._warn_once("probabilities", f"{type(self).__name__}: {PROBABILITIES}")
 
     def _read(self, counter: Counter, preds: Tensor, *others: Any) -> Batch:
@@ -421,7 +427,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             ValueError: if no threshold satisfies the constraints, or if none can be guaranteed to; the error says what
                 is achievable. Also for ``sure`` with ``clusters=True``.
         """
-        return self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
+        found = self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
+        self._advise(*([[found]] if isinstance(found, OperatingPoint) else [[*found.values()], "points"]))
+        return found
 
     def metric(
         self,
