@@ -6,7 +6,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from imbtorch.compat import checks_trace, is_traced, is_tracked, rank_zero, warn_caller, warn_once
+from imbtorch.compat import checks_trace, is_traced, is_tracked, rank_zero, warn_caller
 from imbtorch.counting.logits import ENOUGH, PROBABILITIES, SUMS, like_probabilities, logit_threshold, sum_to_one
 from imbtorch.counts import has_float64
 
@@ -41,7 +41,7 @@ class _Rule(nn.Module):
         self.quiet = False
         self._missing = False  # whether the state that was loaded last held no rule
         self._checked = False  # whether enough scores were compared with the kind that the rule takes
-        self._already_warned: Any = set()
+        self._told = False  # whether a use of it before it was chosen has been told
 
     def _write(self, name: str, value: Tensor) -> None:
         """Change a number in place, inside and outside ``inference_mode``."""
@@ -152,23 +152,21 @@ class _Rule(nn.Module):
             self._checked = bool(text) or scores.numel() >= ENOUGH
             if text:
                 warn_caller(f"{name}: {text}")
-        if self.quiet or (self.chosen and not self._missing) or not rank_zero() or checks_trace():
+        untold = self._missing or not (self.chosen or self._told)
+        if self.quiet or not untold or not rank_zero() or checks_trace():
             return
+        text = (
+            f"{name}: the rule of the sweep predicts at its start, {self._start}: log the sweep, or call compute(), so "
+            "that it chooses; or set it by sweep.rule.take(...)"
+        )
         if self._missing:
-            self._missing = False
-            self._already_warned.add("start")
             own = self if getattr(self, self._moved).is_cpu else f"the {name}"  # reading it would wait for a device
-            warn_caller(
+            text = (
                 f"the state that was loaded holds no rule, so {own} decides as before; validate once, so that its "
                 "sweep chooses it, or set it by sweep.rule.take(...)"
             )
-        else:
-            warn_once(
-                self._already_warned,
-                "start",
-                f"{name}: the rule of the sweep predicts at its start, {self._start}: log the sweep, or call "
-                "compute(), so that it chooses; or set it by sweep.rule.take(...)",
-            )
+        self._missing, self._told = False, True
+        warn_caller(text)
 
     def _advice_on(self, value: float, place: int, named: str) -> str:
         """Return how to take a point whose number is not that of the rule; an empty text if it is."""
