@@ -46,7 +46,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self.test.update(self.sweep.rule(scores), y)  # in test_step, also after ckpt_path="best"
 
     ``sweep.rule`` is a :class:`~imbtorch.Threshold`, a submodule that takes the scores of class 1 and returns 0 and 1
-    (multilabel: a threshold for each label; multiclass: none). It predicts at 0.5 until ``compute`` chooses.
+    (multilabel: a threshold for each label; multiclass: none). It predicts at 0.5, with a warning, until ``compute``
+    chooses.
     Lightning's sanity check, test and predict do not change it; outside Lightning, do not update the sweep with test
     data. ``sweep.rule.take(sweep.best(...))`` sets another threshold until the next ``compute`` with new samples.
 
@@ -65,7 +66,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         num_classes: number of classes; required for multiclass.
         class_names: names of the labels or classes, by default their indices.
         also: further values: ``"auc"``, ``"average_precision"``, and ``"partial_auc"`` of the chosen threshold
-            (:func:`~imbtorch.statistics.partial_auc`); of several labels also their mean.
+            (:func:`~imbtorch.statistics.partial_auc`); of several labels also the mean of the first two.
         at_least: constraints under which the threshold is chosen, as name of a measure -> least value. If no threshold
             satisfies them, the worst possible value is logged, with one warning that says what is reachable.
         alerts: greatest share of samples that may be predicted positive; by default no constraint.
@@ -249,8 +250,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     def compute(self) -> dict[str, Tensor]:
         """Compute the best threshold and its value from the scores of all processes (a collective step); set the rule.
 
-        With several labels or classes the names are ``threshold/<label>`` and ``value/<label>``. Thresholds are
-        float64; torch and NumPy round a Python float to the dtype of the scores that you compare with it.
+        With several labels or classes the names are ``threshold/<label>``, ``value/<label>`` and ``value``, the mean of
+        the labels with targets of both classes and a value; it is nan while no threshold keeps the limits of a label.
+        Thresholds are float64; torch and NumPy round a Python float to the dtype of the scores.
 
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.

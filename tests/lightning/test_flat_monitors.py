@@ -3,6 +3,7 @@
 import random
 import re
 import types
+from pathlib import Path
 
 import lightning
 import numpy as np
@@ -122,6 +123,7 @@ def test_counts_and_not_values_say_whether_one_class_is_predicted():
 
 # --- programs of Lightning --------------------------------------------------------------------------------------------
 
+PAGE = Path(__file__).parents[2] / "examples" / "monitoring.md"
 TRUTH = torch.arange(40) % 4 == 0
 SAID_BY_LIGHTNING = (r"Checkpoint directory .* exists", r"Found \d+ module\(s\) in eval mode")
 
@@ -215,11 +217,11 @@ def test_a_report_that_predicts_one_class_is_told_where_it_harms(script, says, t
 
 
 def test_the_line_to_write_is_that_of_the_sweep_of_the_module(tmp_path):
-    report = {"val": ImbalanceReport("binary", prefix="val_")}
+    report = {"val": ImbalanceReport("binary", class_names=["ok", "fraud"], prefix="val_")}
     sweep = ThresholdSweep("f1", prefix="val_best_")
     (text,) = told("---", tmp_path / "a", metrics={**report, "sweep": sweep})
-    assert text.endswith("write monitor='val_best_value', mode='max'")
-    assert "log it" not in text
+    (shown,) = re.findall(r"^```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    assert text == " ".join(shown.split())
     sweep = ThresholdSweep("f1", prefix="val_best_")
     (text,) = told("---", tmp_path / "b", metrics={**report, "sweep": sweep}, logs=("val",))
     assert "log it by self.log_dict(self.sweep) and write monitor='val_best_value', mode='max'" in text
