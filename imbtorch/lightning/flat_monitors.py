@@ -94,6 +94,8 @@ class Course:
     def _never_predicted(self) -> list[str]:
         """Return the classes without predictions as texts; empty if the last result predicts several classes."""
         report, row = self.value.report, self.value.row
+        if report.last_result is None:  # only values of batches are logged
+            return []
         names, margins = list(report.class_names), report.last_result.margins
         if report.task != "multilabel":
             return [f"as {names[index]!r}" for index in never_predicted(margins)[0]]

@@ -298,6 +298,23 @@ def test_what_is_left_alone(tmp_path):
     assert told("---", tmp_path / "s", metrics={"sweep": sweep}, key="val_best_value") == []
 
 
+def test_values_of_batches_are_left_alone(tmp_path):
+    class Stepped(Module):
+        def validation_step(self, batch, batch_idx):
+            (index,) = batch
+            self.val(torch.zeros_like(index), TRUTH[index].long())
+            self.log_dict(self.val, on_step=True, on_epoch=False)
+
+    with listening() as texts:
+        loader = DataLoader(TensorDataset(torch.arange(40)), 10)
+        watcher = Watcher("val_iam", "max")
+        trainer = lightning.Trainer(
+            max_epochs=11, callbacks=[watcher], logger=False, enable_checkpointing=False, **QUIET
+        )
+        trainer.fit(Stepped("-" * 11, logs=()), loader, loader)
+    assert not [text for text in texts if "choose" in text]
+
+
 def test_labels_name_those_that_are_never_positive(tmp_path):
     report = ImbalanceReport("multilabel", class_names=["a", "b", "c"], prefix="val_")
     (text,) = told("---", tmp_path / "a", metrics={"val": report}, key="val_f1")
