@@ -97,13 +97,23 @@ def warn_once(shown: MutableSet[Any], key: Any, text: str) -> None:
 # --- torch ----------------------------------------------------------------------------------------------------------
 
 
-# torch/_functorch/vmap.py wraps tensors, whose values then raise "data-dependent control flow"; torch.jit.trace and
-# torch.compile would keep the answer of one batch. No public function tells a wrapped tensor.
+# torch/_functorch/vmap.py wraps tensors, whose values then raise "data-dependent control flow"; torch.jit.trace,
+# torch.compile and make_fx would keep the answer of one batch. No public function tells a wrapped tensor, or a dispatch
+# mode that traces.
 def is_traced(x: torch.Tensor) -> bool:
     """Return whether a compiler, a trace or a transform such as ``torch.vmap`` follows operations on a tensor."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return True
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x) or torch._C._len_torch_dispatch_stack())
+
+
+# torch/jit/_trace.py, `_check_trace`: `fn_outs = run_mod_and_filter_tensor_outputs(func, inputs, "Python function")`
+def checks_trace() -> bool:
+    """Return whether torch compares a trace with the module that it was made of."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "_check_trace":
+        frame = frame.f_back
+    return frame is not None
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

@@ -624,6 +624,19 @@ def test_a_rule_takes_what_a_sweep_found(kind, _variant):
     torch.testing.assert_close(decided.cpu(), here.rule(given))
 
 
+@pytest.mark.parametrize(("missing", "text"), [(False, "predicts at its start"), (True, "holds no rule, so the")])
+@pytest.mark.parametrize("kind", ["adjustments", "limits"])
+def test_a_rule_that_was_never_chosen_tells_without_a_wait(kind, missing, text):
+    here, there = updated(SWEEPS[kind], (scores_of(SWEEPS[kind]()), {}))
+    given = scores_of(here, seed=1)[0].to("sim")
+    if missing:
+        torch.nn.ModuleDict({"sweep": there}).load_state_dict({})
+    with waits("refused"), pytest.warns(UserWarning, match=text):
+        there.rule(given)
+    with waits("refused"):
+        there.rule(given)
+
+
 # --- training -------------------------------------------------------------------------------------------------------
 
 

@@ -48,6 +48,7 @@ class AdjustmentPoint:
     kept: dict[str, float]
     logits: bool | None = None
     gain: Interval | None = None
+    _advice = staticmethod(str)  # text about the rule of the sweep, which DecidingSweep replaces
 
     def __str__(self) -> str:
         """Return one line, with the corrected gain in place of a plain value that is better."""
@@ -56,7 +57,7 @@ class AdjustmentPoint:
         if self.gain is not None:
             found, low, high = (float(part) for part in (self.gain.estimate, self.gain.low, self.gain.high))
             compared = f"gain corrected for the choice {found:+.3f} [{low:+.3f}, {high:+.3f}]"
-        return f"tau {self.tau:g}: value {self.value:.3f} ({compared}){kept}"
+        return f"tau {self.tau:g}: value {self.value:.3f} ({compared}){kept}{self._advice()}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 from imbtorch.counting.arguments import Task, in_class_order
 from imbtorch.counting.batches import Batch
 from imbtorch.counting.kernels import reading_is_free
-from imbtorch.counting.logits import LOW, PROBABILITIES, spread_like_probabilities
+from imbtorch.counting.logits import PROBABILITIES, crowd_near_zero, near_zero
 from imbtorch.counting.tasks import Counting, check_memory
 from imbtorch.counts import check_choice, double, evaluated, ratio
 from imbtorch.deciding.base import DecidingSweep
@@ -46,7 +46,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self.test.update(self.sweep.rule(scores), y)  # in test_step, also after ckpt_path="best"
 
     ``sweep.rule`` is a :class:`~imbtorch.Threshold`, a submodule that takes the scores of class 1 and returns 0 and 1
-    (multilabel: a threshold for each label; multiclass: none). It predicts at 0.5 until ``compute`` chooses.
+    (multilabel: a threshold for each label; multiclass: none). It predicts at 0.5, with a warning, until ``compute``
+    chooses.
     Lightning's sanity check, test and predict do not change it; outside Lightning, do not update the sweep with test
     data. ``sweep.rule.take(sweep.best(...))`` sets another threshold until the next ``compute`` with new samples.
 
@@ -65,7 +66,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         num_classes: number of classes; required for multiclass.
         class_names: names of the labels or classes, by default their indices.
         also: further values: ``"auc"``, ``"average_precision"``, and ``"partial_auc"`` of the chosen threshold
-            (:func:`~imbtorch.statistics.partial_auc`); of several labels also their mean.
+            (:func:`~imbtorch.statistics.partial_auc`); of several labels also the mean of the first two.
         at_least: constraints under which the threshold is chosen, as name of a measure -> least value. If no threshold
             satisfies them, the worst possible value is logged, with one warning that says what is reachable.
         alerts: greatest share of samples that may be predicted positive; by default no constraint.
@@ -250,8 +251,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     def compute(self) -> dict[str, Tensor]:
         """Compute the best threshold and its value from the scores of all processes (a collective step); set the rule.
 
-        With several labels or classes the names are ``threshold/<label>`` and ``value/<label>``. Thresholds are
-        float64; torch and NumPy round a Python float to the dtype of the scores that you compare with it.
+        With several labels or classes the names are ``threshold/<label>``, ``value/<label>`` and ``value``, the mean of
+        the labels with targets of both classes and a value; it is nan while no threshold keeps the limits of a label.
+        Thresholds are float64; torch and NumPy round a Python float to the dtype of the scores.
 
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
@@ -311,16 +313,22 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         """Warn if all logits look like probabilities, which is seen in the bins on any device."""
         if not self.logits or self._histogram.grid.name != DEFAULT or not self._may_warn("probabilities"):
             return
-        low, high, first = 0.0, 1.0, 1
+        low, high, slack = 0.0, 1.0, 0
         if self.task == "multiclass":  # log-odds of probabilities against the rest
             others = len(self._class_names) - 1
-            low, high, first = -math.log(others - 1 + math.e), 1 - math.log(others), -1
-        ends = low + (high - low) * torch.tensor([0, LOW, 0.5, 1], dtype=torch.float64)
-        begin, near, middle, end = (torch.bucketize(ends, self._histogram.grid.edges) + 1).tolist()
+            low, high, slack = -math.log(others - 1 + math.e), 1 - math.log(others), 2
+        edges = self._histogram.grid.edges
+        begin, end = torch.bucketize(torch.tensor([low, high], dtype=torch.float64), edges).tolist()
         counts = histogram.reshape(-1, *histogram.shape[-2:]).sum(1)
         below = torch.nn.functional.pad(counts.double().cumsum(-1), (1, 0))  # scores below each bin, [L, B + 1]
-        samples, outside = below[:, -1], below[:, begin + first - 1] + below[:, -1] - below[:, end]
-        if not bool(outside.any()) and spread_like_probabilities(samples, below[:, near], samples > below[:, middle]):
+        if bool((below[:, begin - slack] + below[:, -1] - below[:, end + 1]).any()):
+            return
+        last = ((counts > 0) * torch.arange(counts.shape[-1])).amax(-1).clamp(max=len(edges) - 1)
+        largest = (edges[last] - low) / (high - low)
+        near = torch.bucketize(low + (high - low) * near_zero(largest), edges, right=True).clamp(min=begin + 1)
+        zeros = counts[:, begin].double() * (not slack)
+        below_near = below.gather(1, near.unsqueeze(1)).squeeze(1) - zeros
+        if crowd_near_zero(below[:, -1], largest, zeros, below_near):
             self._warn_once("probabilities", f"{type(self).__name__}: {PROBABILITIES}")
 
     def _read(self, counter: Counter, preds: Tensor, *others: Any) -> Batch:
@@ -446,7 +454,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             ValueError: if no threshold satisfies the constraints, or if none can be guaranteed to; the error says what
                 is achievable. Also for ``sure`` with ``clusters=True``.
         """
-        return self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
+        found = self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
+        self._advise(*([[found]] if isinstance(found, OperatingPoint) else [[*found.values()], "points"]))
+        return found
 
     def metric(
         self,

@@ -65,6 +65,12 @@ class ReportResult(Result):
         return None if groups is None else mapped(groups, Tensor.clone)
 
     @property
+    def margins(self) -> Margins:
+        """Correct samples, targets and predictions of each class as counted, ``[K]`` each; of labels ``[L, 2]``."""
+        at = self._at if self._at.prevalence is None else replace(self._at, prevalence=None)
+        return Margins(*map(Tensor.clone, at.read().marginal))
+
+    @property
     def signature(self) -> str:
         """Version, task, number of samples, settings and a hash of the counts, in one line.
 

@@ -32,6 +32,7 @@ ROOMS = {
     "intervals.intervals": "HEAVY jackknife largest_cluster posterior_of quantiles",
     "lightning.checkpoint": "TieRule",
     "lightning.drawings": "drawings",
+    "lightning.flat_monitors": "is_harmed never_predicted",
     "lightning.monitor_guard": "",
     "measures.named": "measure_of_counts resolved",
     "measures.traits": "CATALOGUE by_key direction_of needs_matrix traits_of",
