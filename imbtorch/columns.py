@@ -291,12 +291,10 @@ def _kind(columns: Sequence[Column], places: Sequence[Sequence[int]]) -> Literal
     texts = [{isinstance(column.levels[at], str) for at in some} for column, some in pairs]
     for (column, some), found, types in zip(pairs, kinds, texts, strict=True):
         if "fraction" in found and found <= {"fraction", "whole"}:
-            at = next(at for at in some if column.cells[at].kind == "fraction")
             remedy = "pass integers or strings, or name all classes by class_names=[...]"
             if column is not columns[0]:
                 remedy = "if these are scores, pass them as scores=, or compare them with threshold= or alerts="
-            where = column.where([at])
-            raise ValueError(f"{column.name} holds {column.levels[at]}{where}, which is no class; {remedy}")
+            raise ValueError(f"{column.name} holds {_fractions_text(column, some)}, which is no class; {remedy}")
         if len(types) > 1:
             first = isinstance(column.levels[int(column.codes[0])], str)
             at = next(at for at in some if isinstance(column.levels[at], str) != first)
@@ -308,6 +306,16 @@ def _kind(columns: Sequence[Column], places: Sequence[Sequence[int]]) -> Literal
     if False in texts[0]:
         raise TypeError(f"{columns[0].name} and predictions mix booleans and other numbers; convert one of them")
     return "strings"
+
+
+def _fractions_text(column: Column, places: Sequence[int]) -> str:
+    """Return the first fraction of a column, and in how many rows there are some."""
+    fractions = [at for at in places if column.cells[at].kind == "fraction"]
+    where = column.where(fractions)
+    if len(places) == len(column.levels) and all(0 <= float(each) <= 1 for each in column.levels):
+        number = len(column.codes) if column.times is None else column.times.sum()
+        where = f"{where.partition(' (')[0]} (all {number:,.15g} rows hold scores)"
+    return f"{column.levels[fractions[0]]}{where}"
 
 
 def _check_integers(found: Sequence[tuple[Column, int]]) -> None:
@@ -335,9 +343,12 @@ def _check_marks(target: Column, classes: Classes, places: Sequence[int], predic
         rest = {keys[at] for at in places}.difference(MARKS) | predicted
         marks = marks if rest and min(rest) >= 0 and max(rest) < max(MARKS) - 1 else []
     for at in marks[:1]:
+        held = f"{target.name} holds {keys[at]!r}{target.where([at])}"
+        if {keys[at] for at in places} == {-1, 1}:
+            raise ValueError(f"{held} and 1; if -1 is the negative class, pass class_names=[-1, 1] and positive=1")
         raise ValueError(
-            f"{target.name} holds {keys[at]!r}{target.where([at])}, which no prediction does; if it marks rows without "
-            f"a class, leave them out by ignore={keys[at]!r}; if it is a class, name all classes by class_names=[...]"
+            f"{held}, which no prediction does; if it marks rows without a class, leave them out by "
+            f"ignore={keys[at]!r}; if it is a class, name all classes by class_names=[...]"
         )
 
 

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, MutableSet
+from collections.abc import Iterator, KeysView, MutableSet
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -36,6 +36,23 @@ def updated_by_collection() -> bool:
         return False
     caller = sys._getframe(2)
     return caller.f_code is _COLLECTION_UPDATE and bool(caller.f_locals["self"]._groups_checked)
+
+
+# torchmetrics/collections.py, _equal_metric_states: `if metric1._defaults.keys() != metric2._defaults.keys(): return
+# False`. Else metrics whose states are equal after the first update are merged, whatever their `update` reads.
+class _OwnKeys(KeysView[str]):
+    """Keys of a mapping that equal the keys of no other mapping."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _OwnKeys) and other._mapping is self._mapping  # type: ignore[attr-defined]
+
+
+class UnmergedDefaults(dict[str, Any]):
+    """Defaults of the states of a metric that a ``MetricCollection`` merges with no other metric, nor its copies."""
+
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
+        """Return keys that equal only themselves."""
+        return _OwnKeys(self)
 
 
 # torchmetrics/metric.py, Metric.forward: `self._forward_cache = ...` is the only place that keeps the value of a batch.
@@ -80,13 +97,23 @@ def warn_once(shown: MutableSet[Any], key: Any, text: str) -> None:
 # --- torch ----------------------------------------------------------------------------------------------------------
 
 
-# torch/_functorch/vmap.py wraps tensors, whose values then raise "data-dependent control flow"; torch.jit.trace and
-# torch.compile would keep the answer of one batch. No public function tells a wrapped tensor.
+# torch/_functorch/vmap.py wraps tensors, whose values then raise "data-dependent control flow"; torch.jit.trace,
+# torch.compile and make_fx would keep the answer of one batch. No public function tells a wrapped tensor, or a dispatch
+# mode that traces.
 def is_traced(x: torch.Tensor) -> bool:
     """Return whether a compiler, a trace or a transform such as ``torch.vmap`` follows operations on a tensor."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return True
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x) or torch._C._len_torch_dispatch_stack())
+
+
+# torch/jit/_trace.py, `_check_trace`: `fn_outs = run_mod_and_filter_tensor_outputs(func, inputs, "Python function")`
+def checks_trace() -> bool:
+    """Return whether torch compares a trace with the module that it was made of."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "_check_trace":
+        frame = frame.f_back
+    return frame is not None
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ OF_SCORES = ("auc", "auroc", "rocauc", "rocaucscore", "ap", "auprc", "aupr", "pr
 SWEEP = "; areas under curves need scores: ThresholdSweep(..., also=('auc', 'average_precision')) reports them"
 AVERAGES = ("macro", "micro", "weighted")
 LONGEST = 1000  # characters up to which names are compared, which takes their square
+STAGE = re.compile(r"(train|val|valid|validation|test|eval|predict)[_/.-]")  # prefix that a report may not have
 NEAR = 0.75  # similarity of a misspelled name, as difflib computes it; "mcc" and "acc" have 0.67
 
 
@@ -110,7 +111,16 @@ def nearest_name(value: str, allowed: Iterable[str]) -> str | None:
     near = [name for name in bare if name in meant]
     if not near and not is_measure and given not in OF_SCORES:
         near = [name for name in get_close_matches(given, meant, cutoff=NEAR) if _part_by_part_near(given, name)]
+        near = near or [name for name in meant if _one_letter_differs(given, name)]
+    if not near and (stage := STAGE.match(value)):
+        return nearest_name(value[stage.end() :], strings)
     return meant[near[0]] if near else None
+
+
+def _one_letter_differs(given: str, name: str) -> bool:
+    """Return whether a letter behind the first differs, also in names that are too short to be similar otherwise."""
+    at = _equal_letters(given, name)
+    return at > 0 and given.isalpha() and len(given) == len(name) > 2 and given[at + 1 :] == name[at + 1 :]
 
 
 def one_slip_apart(given: str, name: str) -> bool:

@@ -13,7 +13,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from rooms import catalogue, counts, state_of
+from rooms import SeenSamples, catalogue, counts, same_samples, state_of
 from simulated_device import AVAILABLE, Graph, Log, settings, waits
 from torch import Tensor
 from torchmetrics import MetricCollection, MetricTracker
@@ -228,6 +228,33 @@ def test_dependent_samples_take_one_launch_more(make):
                 metric.update(*given, **more)
         launches.append(len(log.launched))
     assert launches[1:] == [launches[0] + 1] * 2
+
+
+@pytest.mark.parametrize("make", [Recall, ImbalanceReport])
+def test_samples_of_several_processes_are_noted_without_a_wait(make):
+    """Two launches more in the first updates, until they hold 16 samples, and none later."""
+    launches = {}
+    for several in (False, True):
+        metric = make("binary", distributed_available_fn=lambda several=several: several).to("sim")
+        launches[several] = []
+        for seed in range(5):
+            given = moved(tuple(part[:6] for part in batch("binary", seed=seed)))
+            with waits("refused"), Log() as log:
+                metric.update(*given)
+            assert not log.copies
+            launches[several].append(len(log.launched))
+    more = [ours - alone for alone, ours in zip(*launches.values(), strict=True)]
+    assert more == [2, 2, 2, 0, 0]
+    texts = []
+    for other in (0, 1):
+        seen = [SeenSamples(), SeenSamples()]
+        for each, seed in zip(seen, (0, other), strict=True):
+            given = moved(batch("binary", seed=seed))
+            with waits("refused"):
+                each.add(*given)
+        slots = torch.stack([torch.tensor(each.slots(rank, 2)) for rank, each in enumerate(seen)])
+        texts.append(same_samples(slots.amax(0).tolist(), 0)[0])
+    assert texts == ["the first batch is the same on all processes", ""]
 
 
 @pytest.mark.default_cases("multiclass-matrix-raise", "multilabel-matrix-warn")
@@ -595,6 +622,19 @@ def test_a_rule_takes_what_a_sweep_found(kind, _variant):
     assert decided.device.type == "sim"
     assert here.rule.chosen
     torch.testing.assert_close(decided.cpu(), here.rule(given))
+
+
+@pytest.mark.parametrize(("missing", "text"), [(False, "predicts at its start"), (True, "holds no rule, so the")])
+@pytest.mark.parametrize("kind", ["adjustments", "limits"])
+def test_a_rule_that_was_never_chosen_tells_without_a_wait(kind, missing, text):
+    here, there = updated(SWEEPS[kind], (scores_of(SWEEPS[kind]()), {}))
+    given = scores_of(here, seed=1)[0].to("sim")
+    if missing:
+        torch.nn.ModuleDict({"sweep": there}).load_state_dict({})
+    with waits("refused"), pytest.warns(UserWarning, match=text):
+        there.rule(given)
+    with waits("refused"):
+        there.rule(given)
 
 
 # --- training -------------------------------------------------------------------------------------------------------

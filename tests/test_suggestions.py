@@ -172,3 +172,27 @@ def test_a_reversed_name_and_a_report_in_place_of_counts_are_told():
 def test_numbers_are_no_misspelled_numbers():
     for value in ("-1", "10", "+1", "0"):
         assert did_you_mean(value, ["0", "1", "-1", "100"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("imm", "iam"),
+        ("val_imm", "iam"),
+        ("test/imm", "iam"),
+        ("val_acc", "accuracy"),
+        ("valid_f2", "f1"),
+        ("val_recal", "recall"),
+        ("mcd", "mcc"),
+        ("nll", None),
+        ("val_loss", None),
+        ("xam", None),
+        ("i2m", None),
+    ],
+)
+def test_stages_and_single_letters_are_no_obstacle(given, meant):
+    report = ImbalanceReport("binary", prefix="val_")
+    expected = f"; did you mean {meant!r}?; names are" if meant else "is not reported; names are"
+    with pytest.raises(KeyError) as told:
+        report[given]
+    assert expected in str(told.value)

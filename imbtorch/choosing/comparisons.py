@@ -52,6 +52,7 @@ class Comparison:
         probability: ``[...]`` probability that a is better; ties count one half.
         measure: name of the measure and its average, such as ``recall (binary)``; empty for functions without a name.
         notes: lines below the text, such as the share of samples that each model predicts positive.
+        names: names of a and b in texts.
 
     >>> value = torch.tensor([0.2])
     >>> print(Comparison(Interval(value, value - 0.15, value + 0.15, 0.95, "posterior"), torch.tensor([0.99])))
@@ -62,20 +63,22 @@ class Comparison:
     probability: Tensor
     measure: str = ""
     notes: tuple[str, ...] = ()
+    names: tuple[str, str] = ("a", "b")
 
     def __str__(self) -> str:
         """Return text, a line for each value."""
-        lines = [f"{self._head()}: {text}; a is better with probability {chance:.3f}" for text, chance in self._rows()]
+        better = f"{self.names[0]} is better with probability"
+        lines = [f"{self._head()}: {text}; {better} {chance:.3f}" for text, chance in self._rows()]
         return "\n".join(map(wrapped, (*lines, *self.notes)))
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks, a row for each value."""
         rows = [[text, f"{chance:.3f}"] for text, chance in self._rows()]
-        return html_table([[self._head(), "probability that a is better"], *rows])
+        return html_table([[self._head(), f"probability that {self.names[0]} is better"], *rows])
 
     def _head(self) -> str:
         """Return the name of the difference."""
-        return f"{self.measure}, a - b" if self.measure else "a - b"
+        return ", ".join(filter(None, (self.measure, " - ".join(self.names))))
 
     def _rows(self) -> Iterator[tuple[str, float]]:
         """Yield the difference as text and the probability, of each value."""
@@ -95,6 +98,7 @@ def compare(
     generator: torch.Generator | None = None,
     event_dims: int = 2,
     totals: Totals = "drawn",
+    names: tuple[str, str] = ("a", "b"),
 ) -> Comparison:
     """Compare two models that were tested on *independent* test sets, by their posteriors.
 
@@ -118,6 +122,7 @@ def compare(
         generator: source of randomness, on the CPU; by default torch's.
         event_dims: number of event dimensions, as in :func:`posterior`.
         totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`posterior`.
+        names: names of a and b, with which the text of the result says what was subtracted and what is better.
 
     Returns:
         :class:`Comparison`, on the CPU.
@@ -131,6 +136,7 @@ def compare(
     >>> print(compare(balanced_accuracy, a, b, generator=generator))
     balanced_accuracy, a - b: 0.225 [0.017, 0.363] (95% posterior); a is better with probability 0.983
     """
+    names = _checked_names(names)
     shapes = [list(check_square(counts).shape) for counts in (counts_a, counts_b)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"counts_a and counts_b must be matrices of the same shape, got {shapes[0]} and {shapes[1]}")
@@ -147,7 +153,8 @@ def compare(
     above = ((a.high - a.estimate) ** 2 + (b.estimate - b.low) ** 2).sqrt()
     drawn = a.draws - b.draws
     ends = quantiles(drawn, level)
-    return _comparison(a.estimate - b.estimate, drawn, ends, (-below, above), level, "posterior", better, called)
+    found = _comparison(a.estimate - b.estimate, drawn, ends, (-below, above), level, "posterior", better, called)
+    return replace(found, names=names)
 
 
 @computed_on_cpu
@@ -166,6 +173,7 @@ def paired_compare(
     cluster: Tensor | None = None,
     looks: int | None = None,
     look: int | None = None,
+    names: tuple[str, str] = ("a", "b"),
 ) -> Comparison:
     """Compare two models on one test set, through the joint table of both predictions and the targets.
 
@@ -204,6 +212,7 @@ def paired_compare(
             and a warning says so of targets ``[N, ...]`` with several positions, which need ``[N]`` ids.
         looks: number of looks that were planned before the first, each with as many new samples.
         look: this look, 1 to ``looks``; the samples are all that came so far.
+        names: names of a and b in the text of the result, such as ``("new", "old")``.
 
     Returns:
         :class:`Comparison` of a minus b, on the CPU, with the probability that a is better.
@@ -225,6 +234,7 @@ def paired_compare(
     """
     check_draws(draws, level, generator)
     check_choice("totals", totals, get_args(Totals))
+    names = _checked_names(names)
     at = None if looks is None and look is None else quantile_of_look(level, looks, look)
     if at is not None:
         level = level_to_draw(at)
@@ -242,9 +252,17 @@ def paired_compare(
         if cluster is None and target.ndim > 1:
             warn_caller(POSITIONS)
         found = compare_outcomes(called, outcomes, better, draws, level, generator, totals)
-    if at is None:
-        return found
-    return replace(found, difference=at_look(found.difference, at, f"look {look} of {looks}"))
+    if at is not None:
+        found = replace(found, difference=at_look(found.difference, at, f"look {look} of {looks}"))
+    return replace(found, names=names)
+
+
+def _checked_names(names: tuple[str, str]) -> tuple[str, str]:
+    """Return the names of two models; raise unless they are two different texts."""
+    pair = tuple(names) if isinstance(names, (tuple, list)) else ()
+    if len(pair) != 2 or not all(isinstance(each, str) and each for each in pair) or pair[0] == pair[1]:
+        raise ValueError(f"names must be two different texts, that of a first, such as ('new', 'old'), got {names!r}")
+    return pair
 
 
 def compare_outcomes(

@@ -62,6 +62,7 @@ class PairedModels:
         scores: ``[N]`` scores of the new and the old model, and the targets; empty for classes.
         cluster: ``[N]`` ids of clusters, for scores.
         thresholds: threshold of the new and of the old model, if classes were predicted from scores.
+        called: names of the new and the old model in texts.
     """
 
     names: tuple[str, ...]
@@ -70,6 +71,7 @@ class PairedModels:
     scores: tuple[Tensor, ...] = ()
     cluster: Tensor | None = None
     thresholds: tuple[float, float] | None = None
+    called: tuple[str, str] = ("new", "old")
 
     @property
     def samples(self) -> int:
@@ -105,18 +107,17 @@ class PairedModels:
         if self.outcomes is None or isinstance(measure, str):
             options: dict[str, Any] = {"draws": draws, "level": level, "generator": generator}
             new, old, target = self.scores
-            return paired_compare(measure, new, old, target, cluster=self.cluster, **options)
+            return paired_compare(measure, new, old, target, cluster=self.cluster, names=self.called, **options)
         several = replace(self.outcomes, times=self.outcomes.times * times)
         found = compare_outcomes(measure, several, bool(measure.higher_is_better), draws, level, generator)
-        return replace(found, notes=tuple(self.alerts))
+        return replace(found, names=self.called, notes=tuple(self.alerts(*self.called)))
 
-    @property
-    def alerts(self) -> list[str]:
-        """Line that says how many samples each model predicts positive; none for several classes and for areas."""
+    def alerts(self, new: str = "new", old: str = "old") -> list[str]:
+        """Say how many samples each model predicts positive; nothing for several classes and for areas."""
         if self.outcomes is None or not self.binary:
             return []
         parts = []
-        for place, called in ((1, "old"), (0, "new")):
+        for place, called in ((1, old), (0, new)):
             share = float(self.outcomes.times[self.outcomes.preds[place] == 1].sum() / self.outcomes.times.sum())
             at = "" if self.thresholds is None else f" above {self.thresholds[place]:.6g}"
             parts.append(f"{called} {100 * share:.3g}%{at}")
@@ -130,7 +131,7 @@ class PairedModels:
         new, old = self.outcomes.preds
         times = self.outcomes.times.long()
         changed = int(times[old != new].sum())
-        lines = [f"{self.samples} samples, of which {changed or 'none'} are predicted differently", *self.alerts]
+        lines = [f"{self.samples} samples, of which {changed or 'none'} are predicted differently", *self.alerts()]
         for called, preds in (("old", old), ("new", new)):
             report = ImbalanceReport("binary" if self.binary else "multiclass", class_names=self.names)
             report.quiet = True

@@ -21,7 +21,8 @@ from imbtorch.counts import evaluated, ratio
 from imbtorch.deciding.curves import AREAS, histogram_of_ranks
 from imbtorch.intervals.draws import chunks, gammas, pooled_recall, student_quantile, worth_of_hits
 from imbtorch.intervals.intervals import Interval, check_draws, warn_of_large_cluster
-from imbtorch.measures.named import AveragedMeasure, Measured, measure_of_counts, measure_text
+from imbtorch.measures.named import AveragedMeasure, Measured, allowed_averages, measure_of_counts, measure_text
+from imbtorch.reports.groups import checked_class_groups
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Cell, Table
 from imbtorch.waiting import announced
@@ -40,7 +41,7 @@ class Runs:
 
     Attributes:
         models: name of a model -> its mean over seeds, with an interval for new seeds and new samples.
-        differences: names of two models -> mean of the first minus mean of the second, likewise.
+        differences: names of two models, in their order -> mean of the first minus mean of the second, likewise.
         values: name of a model -> value of each seed or fold, ``[S]``.
         measure: name of the measure and its average.
         folds: whether the values are of folds, which have no intervals.
@@ -63,18 +64,21 @@ class Runs:
 
         Folds have a column each.
         """
-        models: dict[str, dict[str, Any]] = {}
-        for name, found in self.models.items():
-            values = self.values[name]
-            each = {f"fold {at}": value for at, value in enumerate(values.tolist(), 1)}
-            spread = each if self.folds else {"sd": values.std().item()}
-            models[name] = {"folds" if self.folds else "seeds": len(values), "mean": _cell(found), **spread}
-        differences = {f"{one} - {other}": {"mean": _cell(found)} for (one, other), found in self.differences.items()}
-        named = f"mean: {self.measure} over" if self.measure else "mean: mean over"
-        if self.folds:
-            return _table(models, differences, f"{named} folds; {NO_INTERVAL}")
-        interval = _interval_text(self.models)
-        return _table(models, differences, f"{named} seeds, with {interval}; sd: standard deviation over seeds")
+        return _table({"mean": self}, f"mean: {self.measure or 'mean'}", alone=True)
+
+    def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
+        """Draw the value of each seed or fold as a point, and the mean of each model with its interval.
+
+        Args:
+            ax: matplotlib axes to draw into; by default a new figure.
+
+        Returns:
+            Figure (None if axes were given) and axes.
+        """
+        from imbtorch.plots.runs import plot_runs
+
+        figure, axes = plot_runs({self.measure: (self.values, self.models)}, ax, "fold" if self.folds else "seed")
+        return figure, axes[0]
 
     def __str__(self) -> str:
         """Return the table as text."""
@@ -88,8 +92,8 @@ class Runs:
 class RunsByMeasure(Mapping[str, Runs]):
     """Means of models over seeds or folds by several measures; :func:`over_runs` computes them, print it for a table.
 
-    A mapping: name of a measure -> :class:`Runs`. The table has a row for each model and a column for each measure, and
-    the differences to the first model. ``table().to_latex()``, ``to_markdown()`` and ``to_csv()`` write it.
+    A mapping: name of a measure -> :class:`Runs`. The table has a row for each model and each difference of two, and a
+    column for each measure. ``table().to_latex()``, ``to_markdown()`` and ``to_csv()`` write it.
 
     Args:
         measures: name of a measure -> its means.
@@ -119,22 +123,16 @@ class RunsByMeasure(Mapping[str, Runs]):
         return len(self._measures)
 
     def table(self) -> Table:
-        """Return means, and differences to the first model, as a table with a column for each measure."""
-        one = next(iter(self.values()))
-        first, *others = one.models
-        kind = "folds" if one.folds else "seeds"
-        models = {
-            model: {kind: len(one.values[model]), **{name: _cell(runs.models[model]) for name, runs in self.items()}}
-            for model in one.models
-        }
-        differences = {
-            f"{other} - {first}": {
-                name: _cell(_negative(each.differences[first, other])) for name, each in self.items()
-            }
-            for other in others
-        }
-        note = NO_INTERVAL if one.folds else f"with {_interval_text(one.models)}"
-        return _table(models, differences, f"mean over {kind}{';' if one.folds else ','} {note}")
+        """Return means and differences as a table with a column for each measure, and its standard deviation."""
+        return _table(self, "mean")
+
+    def plot(self) -> tuple[Any, Any]:
+        """Draw a panel for each measure, as :meth:`Runs.plot`; return the figure and its axes."""
+        from imbtorch.plots.runs import plot_runs
+
+        folds = next(iter(self.values())).folds
+        panels = {runs.measure or name: (runs.values, runs.models) for name, runs in self.items()}
+        return plot_runs(panels, item="fold" if folds else "seed")
 
     def __str__(self) -> str:
         """Return the table as text."""
@@ -149,18 +147,25 @@ def _cell(found: Interval) -> Cell:
     return Cell(found.estimate.item(), found.low.item(), found.high.item())
 
 
-def _negative(found: Interval) -> Interval:
-    return replace(found, estimate=-found.estimate, low=-found.high, high=-found.low)
-
-
-def _interval_text(models: Mapping[str, Interval]) -> str:
-    level = 100 * next(iter(models.values())).level
-    return f"a {level:g}% interval for new seeds and new samples"
-
-
-def _table(models: Mapping[str, Any], differences: Mapping[str, Any], note: str) -> Table:
+def _table(measures: Mapping[str, Runs], named: str, alone: bool = False) -> Table:
+    """Return a table of means and differences; a single measure of folds has a column for each of them."""
+    one, models = next(iter(measures.values())), dict[str, dict[str, Any]]()
+    for model, values in one.values.items():
+        models[model] = {"folds" if one.folds else "seeds": len(values)}
+        for name, runs in measures.items():
+            spread = {} if one.folds else {"sd" if alone else f"sd {name}": runs.values[model].std().item()}
+            models[model] |= {name: _cell(runs.models[model]), **spread}
+        if one.folds and alone:
+            models[model] |= {f"fold {at}": value for at, value in enumerate(values.tolist(), 1)}
+    differences = {
+        " - ".join(pair): {name: _cell(runs.differences[pair]) for name, runs in measures.items()}
+        for pair in one.differences
+    }
+    mean, over = next(iter(one.models.values())), f"folds; {NO_INTERVAL}"
+    if not one.folds:
+        over = f"seeds, with a {100 * mean.level:g}% interval for {mean.method}; sd: standard deviation over seeds"
     blocks = {"model": models, "difference": differences}
-    return Table({kind: rows for kind, rows in blocks.items() if rows}, (note,))
+    return Table({kind: rows for kind, rows in blocks.items() if rows}, (f"{named} over {over}",))
 
 
 @computed_on_cpu
@@ -171,6 +176,7 @@ def over_runs(
     *,
     num_classes: int | None = None,
     positive: Any = None,
+    class_groups: Mapping[str, Sequence[str | int]] | None = None,
     cluster: Tensor | None = None,
     draws: int = 1000,
     level: float = 0.95,
@@ -203,6 +209,8 @@ def over_runs(
         measures: name in the catalogue, averaged as in a report, or function of ``[..., K, K]`` counts; or a list.
         num_classes: number of classes K; by default the largest index plus one.
         positive: positive one of two classes that are not 0 and 1, such as texts.
+        class_groups: name -> classes, such as :func:`~imbtorch.shot_groups`; adds ``recall/few`` and the like, the
+            means over these classes of the measures that have a value for each class.
         cluster: ``[N]`` id of the cluster of each sample, such as its patient; whole clusters are then drawn. By
             default samples are independent.
         draws: number of draws.
@@ -210,11 +218,12 @@ def over_runs(
         generator: source of randomness, on the CPU; by default torch's.
 
     Returns:
-        :class:`Runs`, on the CPU, or for a list of measures a mapping: name -> :class:`Runs`. Print it for a table.
+        :class:`Runs`, on the CPU, or for a list of measures, or class groups, a mapping: name -> :class:`Runs`. Print
+        it for a table. A difference A - B is the first that was given minus the later one.
 
     Raises:
         ValueError: without models or measures, for a model with fewer than two seeds, shapes that differ, classes out
-            of range and no samples.
+            of range, no samples, and class groups without a measure that has a value for each class.
         TypeError: for predictions, targets or ids that are not tensors of integers.
 
     >>> generator = torch.Generator().manual_seed(0)
@@ -233,21 +242,25 @@ def over_runs(
     """
     check_draws(draws, level, generator)
     wanted, alone = _wanted(measures)
-    if isinstance(target, (list, tuple)) and len(target) and np.ndim(target[0]) > 0:
-        if cluster is not None:
-            raise ValueError("cluster must be left out for folds, which have no intervals")
-        _check_folds(runs, target)
-        found = _over_folds(*_as_tensors(runs, target, positive), wanted, num_classes, level)
+    folds = isinstance(target, (list, tuple)) and len(target) > 0 and np.ndim(target[0]) > 0
+    if folds and cluster is not None:
+        raise ValueError("cluster must be left out for folds, which have no intervals")
+    targets: list[Tensor] = list(target) if folds else [target]  # type: ignore[list-item]
+    _check_folds(runs, targets) if folds else _check_runs(runs)
+    runs, targets, names = _as_tensors(runs, targets, positive)
+    if class_groups is not None:
+        wanted += _of_groups(wanted, class_groups, names or range(num_classes or _number_of_classes(runs, targets)))
+    if folds:
+        found = _over_folds(runs, targets, wanted, num_classes, level)
     else:
-        _check_runs(runs)
-        runs, (target,) = _as_tensors(runs, [target], positive)
+        (target,) = targets
         if _are_scores(runs, wanted):
             parts, groups = _of_scores(runs, target, wanted, cluster, draws, generator)
         else:
             parts, groups = _of_classes(runs, target, wanted, num_classes, cluster, draws, generator)
         found = {name: _summary(runs, each, groups, level) for name, each in parts.items()}
         _warn_of_equal_seeds(runs, target)
-    return next(iter(found.values())) if alone else RunsByMeasure(found)
+    return next(iter(found.values())) if alone and class_groups is None else RunsByMeasure(found)
 
 
 def _wanted(measures: Measured | Sequence[Measured]) -> tuple[list[Measured], bool]:
@@ -259,10 +272,29 @@ def _wanted(measures: Measured | Sequence[Measured]) -> tuple[list[Measured], bo
     return list(measures), False
 
 
+def _number_of_classes(runs: Mapping[str, Sequence[Tensor]], targets: Sequence[Tensor]) -> int:
+    return max(int(each.max()) for some in (targets, *runs.values()) for each in some if each.numel()) + 1
+
+
+def _of_groups(
+    wanted: Sequence[Measured], class_groups: Mapping[str, Sequence[str | int]], classes: Sequence[str | int]
+) -> list[Measured]:
+    """Return the means over class groups of the measures that have a value for each class."""
+    groups, found = checked_class_groups(class_groups, list(map(str, classes))), dict[str, Measured]()
+    of_counts = [each for each in wanted if not (isinstance(each, str) and each in AREAS)]
+    for each in (measure_of_counts(each, len(classes)) for each in of_counts):
+        if isinstance(each, AveragedMeasure) and "none" in allowed_averages(each.traits, each.counting):
+            parts = {f"{each.name}/{name}": some for name, some in groups.items()}
+            found |= {key: replace(each, name=key, average="none", over_classes=some) for key, some in parts.items()}
+    if not found:
+        raise ValueError("class_groups needs a measure that has a value for each class; add 'recall' to measures")
+    return list(found.values())
+
+
 def _as_tensors(
     runs: Mapping[str, Sequence[Any]], targets: Sequence[Any], positive: Any
-) -> tuple[dict[str, list[Tensor]], list[Tensor]]:
-    """Return tensors: indices of classes, which are typed like saved predictions, and scores as they are.
+) -> tuple[dict[str, list[Tensor]], list[Tensor], Sequence[str] | None]:
+    """Return tensors: indices of classes, which are typed like saved predictions, and scores as they are; and names.
 
     Args:
         runs: name of a model -> predictions of its seeds, or of its folds.
@@ -271,7 +303,7 @@ def _as_tensors(
     """
     given = {(name, at): each for name, some in runs.items() for at, each in enumerate(some)}
     if positive is None and all(isinstance(each, Tensor) for each in (*targets, *given.values())):
-        return {name: list(some) for name, some in runs.items()}, list(targets)
+        return {name: list(some) for name, some in runs.items()}, list(targets), None
     arrays = {key: np.asarray(each) for key, each in given.items()}
     columns = [_column("target", np.concatenate([np.asarray(each) for each in targets]))]
     if scored := all(each.dtype.kind == "f" for each in arrays.values()):
@@ -284,8 +316,8 @@ def _as_tensors(
     indices = [torch.from_numpy(classes.table(each, at == 0)[each.codes]) for at, each in enumerate(columns)]
     found = [torch.from_numpy(each) for each in arrays.values()] if scored else indices[1:]
     taken = iter(found)
-    lengths = [len(each) for each in targets]
-    return {name: [next(taken) for _ in some] for name, some in runs.items()}, list(torch.split(indices[0], lengths))
+    split = list(torch.split(indices[0], [len(each) for each in targets]))
+    return {name: [next(taken) for _ in some] for name, some in runs.items()}, split, classes.names
 
 
 def _column(name: str, values: Any) -> Column:
@@ -306,7 +338,8 @@ def _check_folds(runs: Mapping[str, Sequence[Any]], targets: Sequence[Any]) -> N
 def _check_runs(runs: Mapping[str, Sequence[Tensor]], least: int = 2) -> None:
     """Raise unless models have enough predictions."""
     if not isinstance(runs, Mapping) or not runs:
-        raise ValueError(f"runs must map the name of each model to the predictions of its seeds, got {runs!r}")
+        got = "none" if isinstance(runs, Mapping) else f"a {type(runs).__name__}; write {{'net': [seed_0, seed_1]}}"
+        raise ValueError(f"runs must map the name of each model to the predictions of its seeds, got {got}")
     for name, some in runs.items():
         if len(some) < least:
             raise ValueError(f"runs[{name!r}] must hold the predictions of at least two seeds, got {len(some)}")
@@ -464,7 +497,7 @@ def _over_folds(
     """Compute means over folds, whose samples differ."""
     scored = _are_scores(runs, wanted)
     if num_classes is None and not scored:
-        num_classes = max(int(each.max()) for some in (targets, *runs.values()) for each in some) + 1
+        num_classes = _number_of_classes(runs, targets)
     folds = []
     for at, target in enumerate(targets):
         fold = {name: [some[at]] for name, some in runs.items()}
@@ -557,4 +590,4 @@ def _interval(models: Sequence[_Model], groups: int, level: float) -> Interval:
     freedom = ((of_samples + spreads.sum()).square() / squares).nan_to_num(nan=CERTAIN).clamp(1, CERTAIN)
     half = student_quantile(level, freedom) * (of_samples + of_seeds).sqrt()
     low, high = estimate - half, estimate + half
-    return Interval(estimate, low, high, level, "new seeds and new samples")
+    return Interval(estimate, low, high, level, "new seeds and new samples" + f" of {groups} clusters" * bool(groups))

@@ -42,11 +42,18 @@ def check_tensor(name: str, value: object) -> None:
         raise TypeError(f"{name} must be an ordinary tensor, got a nested one; use torch.cat({name}.unbind())")
     if value.layout is not strided:
         raise TypeError(f"{name} must be a dense tensor, got {value.layout}; use {name}.to_dense()")
-    remedies = {"MaskedTensor": f"{name}.to_tensor(ignore_index)", "DTensor": f"{name}.full_tensor()"}
-    if kind in remedies:
-        raise TypeError(f"{name} must be an ordinary tensor, got a {kind}; use {remedies[kind]}")
+    if kind in ("MaskedTensor", "DTensor"):
+        raise TypeError(f"{name} must be an ordinary tensor, got a {kind}; use {_plain(name, value)}")
     if value.is_floating_point() and value.itemsize == 1:
         raise TypeError(f"{name} must have a dtype that torch can compare, got {value.dtype}; use {name}.float()")
+
+
+def _plain(name: str, value: Any) -> str:
+    """Return the expression for an ordinary tensor, of a distributed one with the samples of this process alone."""
+    if type(value).__name__ == "MaskedTensor":
+        return f"{name}.to_tensor(ignore_index)"
+    own = all(each.is_shard(0) for each in value.placements)  # a full tensor would be counted by each process
+    return f"{name}{'' if own else f'.redistribute(placements=[Shard(0)] * {name}.device_mesh.ndim)'}.to_local()"
 
 
 def check_class_indices(name: str, labels: Tensor, *, predicted: bool) -> None:
@@ -130,6 +137,7 @@ def value_message(
     fault: int,
     values: Tensor,
     samples: int,
+    target: Tensor,
     *,
     task: str,
     classes: int,
@@ -140,8 +148,8 @@ def value_message(
 ) -> str:
     """Return the error message for a fault of a batch; it quotes the first of the offending values.
 
-    The fault is an index into :data:`~imbtorch.counting.batches.FAULTS`, ``samples`` the number of values in the batch;
-    what follows are settings of the metric.
+    The fault is an index into :data:`~imbtorch.counting.batches.FAULTS`, ``samples`` the number of values in the batch
+    and ``target`` all of its targets; what follows are settings of the metric.
     """
     value, many = values.flatten()[0].item(), f"({values.numel()} of {samples} values)"
     remedy = "pass logits=True for raw scores"
@@ -150,6 +158,8 @@ def value_message(
             wrong = "NaN scores" + ", or infinite logits whose probability is undefined" * logits
             return f"preds hold {wrong} {many}; the usual cause is a diverged model: check its loss"
         case "probabilities outside [0, 1]":
+            if bool((values > 0).all()):
+                remedy = "divide percentages by 100, or pass logits=True for raw scores"
             return f"preds must be probabilities in [0, 1], got {value:.6g} {many}; {remedy}"
         case "probabilities that do not sum to 1":
             over = "both classes" if task == "binary" else "the classes"
@@ -166,11 +176,16 @@ def value_message(
                 return f"{wrong} {many}; raise groups to include it"
             return f"{wrong} ({first_names(group_names)}) {many}; add its name to groups="
     argument = "preds" if FAULTS[fault] == "predictions out of range" else "target"
-    return _class_out_of_range(argument, value, many, task, classes, sized_by_names)
+    text, remedy = _class_out_of_range(argument, value, many, task, classes, sized_by_names)
+    if argument == "target" and classes == 2 and bool((target.abs() == 1).all()) and bool((target == 1).any()):
+        remedy = "if the classes are -1 and 1, pass (target + 1) // 2"
+    return f"{text}; {remedy}"
 
 
-def _class_out_of_range(argument: str, value: float, many: str, task: str, classes: int, sized_by_names: bool) -> str:
-    """Return the error message for a class index that the metric does not have."""
+def _class_out_of_range(
+    argument: str, value: float, many: str, task: str, classes: int, sized_by_names: bool
+) -> tuple[str, str]:
+    """Return the error message for a class index that the metric does not have, and the remedy."""
     limit = f"num_classes={classes} allows" if task == "multiclass" else f"task={task!r} allows"
     more = f"raise num_classes to {value + 1}"
     if sized_by_names and task == "multiclass":
@@ -187,7 +202,7 @@ def _class_out_of_range(argument: str, value: float, many: str, task: str, class
             remedy += f"; if classes run from 1 to {value}, pass target - 1"
         if task == "multiclass" and value >= classes:
             remedy += f"; if it is a class, {more}"
-    return f"{argument} holds class {value} but {limit} 0..{classes - 1} {many}; {remedy}"
+    return f"{argument} holds class {value} but {limit} 0..{classes - 1} {many}", remedy
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
@@ -242,10 +257,14 @@ def in_class_order(
 def refuses_arguments_of_others(function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a function such that unknown arguments, such as torchmetrics' own, raise an error with a remedy."""
     parameters = inspect.signature(function).parameters
+    named = [f"{name}=" for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY]
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         refuse_arguments_of_others(function.__name__, kwargs)
+        if (most := len(parameters) - len(named)) < len(args):
+            text = f"{function.__name__} takes {most} argument{'s' * (most > 1)} without a name, got {len(args)}"
+            raise TypeError(f"{text}; name the others, such as {' and '.join(named[:2])}")
         for name in kwargs:
             if name not in parameters:
                 raise TypeError(f"{function.__name__} has no argument {name!r}{did_you_mean(name, parameters)}")

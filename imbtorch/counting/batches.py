@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from imbtorch.counting.kernels import (
     reading_is_free,
 )
 
+ErrorMessage: TypeAlias = Callable[[int, Tensor, int, Tensor], str]
 # Faults of a sample. Each has a spare cell behind the counts, in this order; the first one that applies is tallied.
 FAULTS = (
     "targets out of range",
@@ -68,7 +69,7 @@ def add_batch(
     batch: Batch,
     ignored: int | None,
     defer: Callable[[], bool],
-    error_message: Callable[[int, Tensor, int], str],
+    error_message: ErrorMessage,
 ) -> None:
     """Add a batch to flat counts in place.
 
@@ -83,7 +84,8 @@ def add_batch(
         ignored: target of the samples to leave out.
         defer: function that returns whether to tally invalid samples, without waiting for the device, instead of
             raising a ValueError that leaves the state as it is; not called if all samples are known to be valid.
-        error_message: function of a fault, the offending values and the number of samples that returns a text.
+        error_message: function of a fault, the offending values, the number of samples and the targets that count; it
+            returns a text.
     """
     check_device(batch, state)
     if shape.buckets > 1 and batch.bucket is None:
@@ -106,7 +108,7 @@ def _count(
     batch: Batch,
     ignored: int | None,
     defer: Callable[[], bool],
-    error_message: Callable[[int, Tensor, int], str],
+    error_message: ErrorMessage,
 ) -> None:
     """Count a batch or its faults; see :func:`add_batch`."""
     if batch.target.numel() == 0 or (reading_is_free(state) and _count_at_once(state, shape, batch, ignored)):
@@ -114,9 +116,10 @@ def _count(
     target = integers(batch.target)
     if not defer():
         for place, fault, values in reversed(list(_faults(batch, shape))):
-            wrong = fault & kept_targets(target, ignored)
+            kept = kept_targets(target, ignored)
+            wrong = fault & kept
             if bool(wrong.any()):
-                raise ValueError(error_message(place, values[wrong], target.numel()))
+                raise ValueError(error_message(place, values[wrong], target.numel(), target[kept]))
     add_masked(state, shape, batch.preds, target, ignored, _faults(batch, shape), batch.weight, _parts(batch, shape))
 
 

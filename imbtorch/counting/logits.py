@@ -67,10 +67,12 @@ def logit_threshold(threshold: float | Tensor) -> float | Tensor:
 
 
 ENOUGH = 32  # scores that can look like probabilities
-LOW, MANY = 0.05, 0.05  # at least this share of probabilities lies below this one
+LOW, SOME = 0.05, 0.05  # share of probabilities below the first number, if some are above 0.5
+NEAR, MANY, FEWEST = 0.1, 0.12, 4  # share, and least number, of others that lie below this share of the largest one
+ZEROS = 0.02  # share of probabilities that may be rounded to 0; a head that ends in ReLU gives more
 FEW_ROWS = 4  # rows that sum to 1 not by chance
 PROBABILITIES = (
-    "the scores lie in (0, 1] and crowd near 0, as probabilities do, but logits=True takes them for logits; write "
+    "the scores lie in [0, 1] and crowd near 0, as probabilities do, but logits=True takes them for logits; write "
     "logits=False, or pass scores before the sigmoid or softmax"
 )
 SUMS = (
@@ -85,26 +87,36 @@ SUMS = (
 def like_probabilities(scores: Tensor, of_labels: bool) -> bool:
     """Return whether logits on the CPU, ``[N, ...]`` or ``[N, L, ...]`` of labels, look like probabilities.
 
-    They are all positive, as those of many untrained networks, and also crowd near 0, where logits have no end.
+    They lie in [0, 1], as those of some untrained networks do, and also crowd near 0, where logits have no end.
     """
     if scores.numel() < ENOUGH:
         return False
     lowest, highest = torch.aminmax(scores)
-    if not bool((lowest > 0) & (highest <= 1)):
+    if not bool((lowest >= 0) & (lowest < LOW) & (highest <= 1)):
         return False
     each = scores.movedim(1, 0).flatten(1) if of_labels else scores.reshape(1, -1)
-    return spread_like_probabilities(each.shape[1], (each < LOW).sum(1), (each > 0.5).any(1))
+    largest, zeros = each.amax(1), (each == 0).sum(1)
+    near = (each < near_zero(largest).unsqueeze(1)).sum(1) - zeros
+    return crowd_near_zero(torch.as_tensor(each.shape[1]), largest, zeros, near)
 
 
-def spread_like_probabilities(samples: int | Tensor, low: Tensor, high: Tensor) -> bool:
-    """Return whether the scores of some label, all in (0, 1], are spread like probabilities.
+def near_zero(largest: Tensor) -> Tensor:
+    """Return the number below which many probabilities lie, given the largest one."""
+    return torch.where(largest > 0.5, LOW, NEAR * largest)
+
+
+def crowd_near_zero(samples: Tensor, largest: Tensor, zeros: Tensor, near: Tensor) -> bool:
+    """Return whether the scores of some label, all in [0, 1], crowd near 0 as probabilities do.
 
     Args:
         samples: number of scores, ``[]`` or ``[L]``.
-        low: number of those below :data:`LOW`, ``[L]``.
-        high: whether some are above 0.5, ``[L]``.
+        largest: greatest score, ``[L]``.
+        zeros: number of scores that are 0, ``[L]``.
+        near: number of the others below :func:`near_zero`, ``[L]``.
     """
-    return bool((high & (low >= MANY * samples) & torch.as_tensor(samples >= ENOUGH)).any())
+    many = (torch.where(largest > 0.5, SOME, MANY) * (samples - zeros)).clamp(min=FEWEST)
+    few_zeros = zeros <= (ZEROS * samples).clamp(min=1)
+    return bool((few_zeros & (near >= many) & (samples >= ENOUGH)).any())
 
 
 def sum_to_one(scores: Tensor) -> Tensor:

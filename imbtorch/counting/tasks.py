@@ -437,12 +437,13 @@ class Counting:
         """Add a batch to a state in place; see :func:`imbtorch.counting.batches.add_batch`."""
         add_batch(state, self.shape, batch, self.ignored_target, defer, self.error_message)
 
-    def error_message(self, fault: int, values: Tensor, samples: int) -> str:
+    def error_message(self, fault: int, values: Tensor, samples: int, target: Tensor) -> str:
         """Return the error message for a fault; see :func:`imbtorch.counting.arguments.value_message`."""
         return value_message(
             fault,
             values,
             samples,
+            target,
             task=self.task,
             classes=self.classes,
             groups=self.shape.groups,

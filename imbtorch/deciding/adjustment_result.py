@@ -23,7 +23,7 @@ from imbtorch.measures.traits import by_any_name
 from imbtorch.metrics.rows import Result, Row
 from imbtorch.reports.readings import values_of_class_groups, values_of_classes
 from imbtorch.suggestions import did_you_mean, first_names
-from imbtorch.tables import Table
+from imbtorch.tables import Cell, Table
 
 SHOWN = ("accuracy", "balanced_accuracy", "f1", "gmean", "iam", "mcc")  # measures of the table
 DRAWN = ("accuracy", "balanced_accuracy")  # measures of the picture beside the swept one
@@ -241,7 +241,7 @@ class LogitAdjustmentResult(Result):
 
         Args:
             level: nominal coverage of the interval, in (0, 1).
-            generator: source of randomness, on the CPU; by default torch's.
+            generator: source of randomness, on the CPU; by default one of a fixed seed.
 
         Raises:
             ValueError: for a level outside (0, 1), and if no tau satisfies the constraints of the sweep.
@@ -252,6 +252,7 @@ class LogitAdjustmentResult(Result):
         objective, limits = maximised(self._settings.measure), self._settings.limits
         if not self._feasible:
             self._adjustments.chosen(objective, limits)  # raises with what is reachable
+        generator = generator or torch.Generator().manual_seed(0)  # table and interval agree
         found = self._adjustments.gain(objective, limits, self._index, level, generator)
         return replace(found, method=f"{found.method}; {held}") if (held := self._held_text()) else found
 
@@ -268,9 +269,9 @@ class LogitAdjustmentResult(Result):
             return "No tau keeps the floors."
         if self.tau == 0:
             return f"The chosen tau is 0: no adjustment improves {self._settings.name} steadily."
-        found = self.gain(generator=torch.Generator().manual_seed(0))
+        found = self.gain()
         low, high = float(found.low), float(found.high)
-        shown = f"{self._settings.name} {float(found.estimate):+.3f} [{low:+.3f}, {high:+.3f}]"
+        shown = f"{self._settings.name} {float(found.estimate):+.3f} [{low:+.3f}, {high:+.3f}] (95% {found.method})"
         shown = f"Gain over the plain rule, corrected for the choice: {shown}"
         shown += ": not shown by these samples" * (not low > 0)
         values = self.curve()[1]
@@ -284,10 +285,10 @@ class LogitAdjustmentResult(Result):
     def table(self) -> Table:
         """Return the values of the plain rule, of tau = 1 and of the chosen tau: measures and recalls of class groups.
 
-        ``table["value"]["recall/few"]["plain"]`` is one of them. The last line is :meth:`gain` with its interval,
-        from a fixed seed.
+        ``table["value"]["recall/few"]["plain"]`` is one of them. The last line is :meth:`gain` with its interval.
         """
         adjustments, settings = self._adjustments, self._settings
+        chosen = f"tau = {self.tau:g}" if self._feasible else ""
         columns = {"plain": adjustments.plain}
         columns |= {"tau = 1": settings.taus.index(1.0)} if 1.0 in settings.taus else {}
         columns |= {f"tau = {self.tau:g}": self._index}
@@ -297,8 +298,8 @@ class LogitAdjustmentResult(Result):
         values = {}
         for name in names:
             each = self.curve(name)[1]
-            values[name] = {column: each[place].item() for column, place in columns.items()}
-        return Table({"value": values}, (self._gain_text(),))
+            values[name] = {head: Cell(each[i].item(), mark="*" * (head == chosen)) for head, i in columns.items()}
+        return Table({"value": values}, ("*: the chosen tau. " * bool(chosen) + self._gain_text(),))
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw measures and recalls of the class groups over tau, with the chosen one marked.

@@ -261,7 +261,9 @@ class LogitAdjustmentSweep(DecidingSweep):
         Raises:
             ValueError: if no tau satisfies the constraints; the error says what is reachable.
         """
-        return self.result().best(measure, at_least=at_least)
+        found = self.result().best(measure, at_least=at_least)
+        self._advise([found])
+        return found
 
     def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw measures and class groups of the last result over tau.

@@ -48,6 +48,7 @@ class AdjustmentPoint:
     kept: dict[str, float]
     logits: bool | None = None
     gain: Interval | None = None
+    _advice = staticmethod(str)  # text about the rule of the sweep, which DecidingSweep replaces
 
     def __str__(self) -> str:
         """Return one line, with the corrected gain in place of a plain value that is better."""
@@ -56,7 +57,7 @@ class AdjustmentPoint:
         if self.gain is not None:
             found, low, high = (float(part) for part in (self.gain.estimate, self.gain.low, self.gain.high))
             compared = f"gain corrected for the choice {found:+.3f} [{low:+.3f}, {high:+.3f}]"
-        return f"tau {self.tau:g}: value {self.value:.3f} ({compared}){kept}"
+        return f"tau {self.tau:g}: value {self.value:.3f} ({compared}){kept}{self._advice()}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +214,7 @@ class Adjustments:
         for shift in (2 * (seen - drawn.mean()), estimate - seen):  # of small classes, and of the choice
             low, high = moved_outwards(low, high, shift)
         low, high = outermost(low, high, estimate)
-        method, blind = "resampled buckets and pseudo-samples", int(_without_hits(pooled).sum())
+        method, blind = f"pseudo-samples and {len(parts)} resampled buckets", int(_without_hits(pooled).sum())
         if blind and index != self.plain:
             method += f"; no sample of {'the rarest class' if blind == 1 else f'the {blind} rarest classes'} is right"
         return Interval(estimate, low, high, level, method)

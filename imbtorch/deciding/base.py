@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -10,6 +12,8 @@ from torch import Tensor
 from imbtorch.compat import warn_caller
 from imbtorch.counting.batches import Batch
 from imbtorch.counting.logits import SUMS, sum_to_one
+from imbtorch.deciding.adjustments import AdjustmentPoint
+from imbtorch.deciding.points import OperatingPoint
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
 from imbtorch.intervals.intervals import Interval
 from imbtorch.metrics.rows import Result
@@ -57,7 +61,7 @@ class DecidingSweep(SharedResult):
         self._decided_on = 0.0  # number of samples on which the rule was chosen, since the last reset
         self.rule = rule if rule is None else rule.to(self._state.device)  # type: ignore[assignment]
         if rule is not None:
-            rule.of_a_sweep = True
+            rule.of_a_sweep, rule.chosen = True, False
 
     def _warn_if_large(self, what: str, remedy: str) -> None:
         """Warn if the counts take much memory."""
@@ -81,6 +85,12 @@ class DecidingSweep(SharedResult):
             elif self.rule.chosen and not getattr(self, "also", ()):  # areas need no rule
                 self._warn_once("left", LEFT.format(type(self).__name__))
         return values
+
+    def _advise(self, points: Sequence[OperatingPoint | AdjustmentPoint], named: str = "point") -> None:
+        """Let the text of points whose number is not that of the rule say how it takes them."""
+        for place, point in enumerate(points if self.rule is not None else ()):
+            number: Any = point.tau if isinstance(point, AdjustmentPoint) else point.log_odds
+            object.__setattr__(point, "_advice", partial(self.rule._advice_on, number, place, named))  # they are frozen
 
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
         """Estimate what the choice in the last result gains on new samples over 0.5, or over tau = 0.

@@ -43,6 +43,7 @@ class Calibration:
             the thresholds of the sweep, of which the default ones are 4,097.
         skill: 1 - ``brier`` / (p (1 - p)) for a share p of positives: 1 for a perfect forecast, 0 for the constant p,
             nan without samples of both classes.
+        method: name of the method of the intervals; empty for weighted counts.
 
     Source: Kumar, Liang and Ma (2019), Verified uncertainty calibration, definition 3.1 and section 4.
 
@@ -56,6 +57,7 @@ class Calibration:
     <BLANKLINE>
     - Scores of all samples are too high by a factor of 1.6; 2 of 2 intervals say so.
     - squared calibration error 0.021, Brier score 0.12, skill 0.33
+    - share: 95% Clopper-Pearson interval
     """
 
     above: Tensor
@@ -68,6 +70,7 @@ class Calibration:
     squared_error: float
     brier: float
     skill: float
+    method: str = ""
 
     @classmethod
     def of(
@@ -95,7 +98,7 @@ class Calibration:
         counts = held.new_zeros(*held.shape[:-1], int(place.amax()) + 1).index_add_(-1, place, held)
         number, positives = pooled(counts).sum(0), pooled(counts)[1]
         sums = torch.zeros_like(number).index_add_(0, place, (numbers * scores)[numbers > 0])
-        low, high, noise = _uncertainty(counts, level, generator, weighted)
+        low, high, noise, method = _uncertainty(counts, level, generator, weighted)
         score, share = sums / number, positives / number
         total, rate = number.sum(), positives.sum() / number.sum()
         squares = ((score - share) ** 2 - noise).masked_fill(noise.isinf(), 0.0)
@@ -111,6 +114,7 @@ class Calibration:
             ((number * squares).sum() / total).item(),
             brier.item(),
             (1 - brier / (rate * (1 - rate)) if 0 < rate < 1 else rate * torch.nan).item(),
+            method,
         )
 
     @property
@@ -119,17 +123,18 @@ class Calibration:
         if bool(self.low.isnan().all()):
             return "weighted counts have no intervals"
         signs = (self.score > self.high).long() - (self.score < self.low).long()
-        outside = int(signs.count_nonzero())
-        if not outside:
+        if not bool(signs.any()):
             return f"none of {len(signs)} intervals excludes its mean score"
         _, run = _runs(signs)
         excess = self.number * (self.score - self.share) * signs.ne(0)
         sums = torch.zeros_like(excess).index_add_(0, run, excess)
         inside = run == sums.abs().argmax()
         expected, found = ((self.number * each)[inside].sum().item() for each in (self.score, self.share))
-        side, less, more = ("high", found, expected) if expected > found else ("low", expected, found)
+        side, sign, less, more = ("high", 1, found, expected) if expected > found else ("low", -1, expected, found)
         factor = f"by a factor of {more / less:.2g}" if less else f"({expected:.3g} positives expected, none found)"
-        return f"scores {self._span(inside)} are too {side} {factor}; {outside} of {len(signs)} intervals say so"
+        agree, others = int((signs == sign).sum()), int((signs == -sign).sum())
+        say = f"{agree} of {len(signs)} intervals say so" + f", {others} the opposite" * bool(others)
+        return f"scores {self._span(inside)} are too {side} {factor}; {say}"
 
     def _span(self, inside: Tensor) -> str:
         """Return the scores of adjacent bins as text."""
@@ -148,7 +153,8 @@ class Calibration:
         }
         errors = f"squared calibration error {self.squared_error:.2g}, Brier score {self.brier:.2g}"
         notes = f"{self.verdict[0].upper()}{self.verdict[1:]}.", f"{errors}, skill {self.skill:.2f}"
-        return Table({"above": rows}, notes)
+        interval = (f"share: {100 * self.level:g}% {self.method}",) if self.method else ()
+        return Table({"above": rows}, notes + interval)
 
     def plot(self, ax: Any | None = None) -> Any:
         """Draw the share of positives over the mean score with intervals, in log-odds, and a histogram below.
@@ -177,12 +183,12 @@ def _runs(values: Tensor) -> tuple[Tensor, Tensor]:
 
 def _uncertainty(
     counts: Tensor, level: float, generator: torch.Generator | None, weighted: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute bounds of the shares of positives ``[D]`` and their variance, infinite for a single sample."""
+) -> tuple[Tensor, Tensor, Tensor, str]:
+    """Compute bounds of the shares of positives ``[D]``, their variance, infinite for a single sample, and a method."""
     negatives, positives = pooled(counts)
     if weighted:
         unknown = torch.full_like(positives, torch.nan)
-        return unknown, unknown, unknown
+        return unknown, unknown, unknown, ""
     if counts.ndim == 2:
         number, tail = positives + negatives, (1 - level) / 2
         low = special.betaincinv(positives.clamp(min=TINY).numpy(), (negatives + 1).numpy(), tail)
@@ -190,7 +196,8 @@ def _uncertainty(
         share = positives / number
         variance = torch.where(number > 1, share * (1 - share) / (number - 1), torch.inf)
         ends = torch.from_numpy(low), torch.from_numpy(high)
-        return torch.where(positives == 0, 0.0, ends[0]), torch.where(negatives == 0, 1.0, ends[1]), variance
+        low, high = torch.where(positives == 0, 0.0, ends[0]), torch.where(negatives == 0, 1.0, ends[1])
+        return low, high, variance, "Clopper-Pearson interval"
     held = filled(counts.movedim(-2, -1))  # [M, D, 2]
     matrices = torch.stack((torch.zeros_like(held), held), -2)  # in each bin the share is a recall
 
@@ -199,4 +206,4 @@ def _uncertainty(
 
     found = resample_buckets({"": share_of}, matrices, draws=DRAWS, level=level, generator=generator)[""]
     variance, _ = jackknife(share_of, matrices, matrices.sum(0), 3)
-    return found.low, found.high, variance
+    return found.low, found.high, variance, found.method

@@ -111,6 +111,7 @@ def _intervals(scores: Tensor, logits: bool) -> Integers:
 # --- histogram -------------------------------------------------------------------------------------------------------
 EDGES = 4097
 FURTHEST = 100.0  # logit of the last edge
+MOST_SCORES = 65_536  # of a batch, in which to look for scores that share a bin
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,10 +265,29 @@ class Histogram:
         if self.counting.task == "multiclass" and ignored is not None:
             ignored = LEFT_OUT
 
-        def error_message(fault: int, values: Tensor, size: int) -> str:
-            return self.counting.error_message(fault, values[::times], size // times)
+        def error_message(fault: int, values: Tensor, size: int, target: Tensor) -> str:
+            return self.counting.error_message(fault, values[::times], size // times, target)
 
         add_batch(state, self.shape, batch, ignored, defer, error_message)
+
+    def mixed(self, batch: Batch, scores: Tensor) -> Tensor:
+        """Return the bins, numbered on from label to label, in which scores of both classes are not all equal.
+
+        They are those of the first samples of a batch on the CPU.
+        """
+        size, bins, target = len(self.edges) + 1, batch.preds, batch.target
+        if self.labels > 1:
+            bins = bins + torch.arange(0, self.labels * size, size).view(-1, *[1] * (bins.ndim - 2))
+        rows = max(1, MOST_SCORES // max(1, target[:1].numel())) if target.ndim else None
+        flat = (each[:rows].flatten() if each.ndim else each.view(1) for each in (bins, target.long(), scores.double()))
+        place, positive, value = map(array, flat)
+        order = np.lexsort((value, place))
+        order = order[(positive[order] == 0) | (positive[order] == 1)]
+        place, positive, value = place[order], positive[order], value[order]
+        starts = np.flatnonzero(np.diff(place, prepend=-1))
+        ends, positives = np.append(starts, len(place))[1:] - 1, np.add.reduceat(positive, starts)
+        differ = (value[ends] > value[starts]) & (positives > 0) & (positives <= ends - starts)
+        return torch.from_numpy(place[starts[differ]])
 
     def counts(self, state: Tensor, *, of_buckets: bool = False) -> Tensor:
         """Return the counts, ``[2, B]`` or ``[L, 2, B]``, or those of each bucket of clusters, ``[M, ...]``."""

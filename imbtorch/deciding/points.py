@@ -66,6 +66,7 @@ class OperatingPoint:
     measure: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
     correct: Callable[[], Interval] | None = field(default=None, repr=False)
+    _advice = staticmethod(str)  # text about the rule of the sweep, which DecidingSweep replaces
 
     @cached_property
     def corrected(self) -> Interval | None:
@@ -103,13 +104,13 @@ class OperatingPoint:
         return self.threshold
 
     def __str__(self) -> str:
-        """Return one sentence."""
+        """Return one sentence, which says how the rule of the sweep takes the threshold if it has another one."""
         flags = {0.0: ", which flags nobody", 1.0: ", which flags everybody"}.get(self.alerts, "")
         held = "".join(f"; limit of {name} holds with probability {chance:.2f}" for name, chance in self.holds.items())
         level = "" if self.sure is None else f"; promised at sure={self.sure:g}"
         return wrapped(
             f"threshold {threshold_text(self.threshold, self.log_odds)}{flags}: value {self.value:.3f}, recall "
-            f"{self.recall:.3f}, precision {self.precision:.3f}, alerts {self.alerts:.3g}{held}{level}"
+            f"{self.recall:.3f}, precision {self.precision:.3f}, alerts {self.alerts:.3g}{held}{level}{self._advice()}"
         )
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from imbtorch.compat import is_traced, is_tracked, warn_caller
-from imbtorch.counting.logits import PROBABILITIES, SUMS, like_probabilities, logit_threshold, sum_to_one
+from imbtorch.compat import checks_trace, is_traced, is_tracked, rank_zero, warn_caller
+from imbtorch.counting.logits import ENOUGH, PROBABILITIES, SUMS, like_probabilities, logit_threshold, sum_to_one
 from imbtorch.counts import has_float64
 
 NAMED = 20  # most classes that an error names
@@ -25,18 +25,24 @@ class _Rule(nn.Module):
 
     Attributes:
         of_a_sweep: whether a sweep owns the rule. A state dict may then lack it, for a sweep that was added later.
-        chosen: whether the numbers were chosen or loaded after the constructor.
+        chosen: whether the numbers were chosen: False for the rule of a sweep at its start, and for one that has loaded
+            the state of such a rule. The metadata of a state dict hold it.
+        quiet: whether the rule may be used before it is chosen, without a warning.
     """
 
     _numbers = cast("tuple[str, ...]", ())  # names of the attributes that hold numbers; TorchScript reads annotations
     _unit = ""  # what a number stands for, in errors
+    _moved = ""  # name of the number that a sweep chooses, which is 0 at its start
+    _start = ""  # text of that start
 
     def __init__(self) -> None:
         super().__init__()
         self.of_a_sweep = False
-        self.chosen = False
+        self.chosen = True
+        self.quiet = False
         self._missing = False  # whether the state that was loaded last held no rule
-        self._checked = False  # whether the first scores were compared with the kind that the rule takes
+        self._checked = False  # whether enough scores were compared with the kind that the rule takes
+        self._told = False  # whether a use of it before it was chosen has been told
 
     def _write(self, name: str, value: Tensor) -> None:
         """Change a number in place, inside and outside ``inference_mode``."""
@@ -68,6 +74,8 @@ class _Rule(nn.Module):
         super()._save_to_state_dict(destination, prefix, keep_vars)
         for name in self._numbers:
             destination[prefix + name] = getattr(self, name)
+        if hasattr(destination, "_metadata"):
+            destination._metadata.setdefault(prefix[:-1], {})["chosen"] = self.chosen
 
     def _load_from_state_dict(
         self,
@@ -93,7 +101,10 @@ class _Rule(nn.Module):
             return
         for name, value in saved.items():
             self._write(name, value)
-        self.chosen, self._missing = self.chosen or bool(saved), not saved
+        self._missing = not saved
+        if saved:  # a state without the mark is of an older version, or was copied without its metadata
+            marked = local_metadata.get("chosen", not self.of_a_sweep)
+            self.chosen = marked or bool((saved[self._moved] != 0).any())
         unexpected_keys[:] = [key for key in unexpected_keys if not is_tracked(key, prefix)]
         super()._load_from_state_dict(others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 
@@ -133,17 +144,35 @@ class _Rule(nn.Module):
         raise NotImplementedError
 
     def _check_use(self, scores: Tensor) -> None:
-        """Warn at the first use of a rule that the loaded state lacked, or, on the CPU, of probabilities as logits."""
-        if not (self._checked or is_traced(scores)) and scores.is_cpu:
-            self._checked = True
-            if self.logits and (text := self._misfit(scores.detach())):
-                warn_caller(f"{type(self).__name__}: {text}")
+        """Warn at the first use of a rule that was not chosen, or, on the CPU, of probabilities in place of logits."""
+        if is_traced(scores):
+            return
+        name = type(self).__name__
+        if self.logits and scores.is_cpu and not self._checked:
+            text = self._misfit(scores.detach())
+            self._checked = bool(text) or scores.numel() >= ENOUGH
+            if text:
+                warn_caller(f"{name}: {text}")
+        untold = self._missing or not (self.chosen or self._told)
+        if self.quiet or not untold or not rank_zero() or checks_trace():
+            return
+        text = (
+            f"{name}: the rule of the sweep predicts at its start, {self._start}: log the sweep, or call compute(), so "
+            "that it chooses; or set it by sweep.rule.take(...)"
+        )
         if self._missing:
-            self._missing = False
-            warn_caller(
-                f"the state that was loaded holds no rule, so {self} decides as before; validate once, so that its "
+            own = self if getattr(self, self._moved).is_cpu else f"the {name}"  # reading it would wait for a device
+            text = (
+                f"the state that was loaded holds no rule, so {own} decides as before; validate once, so that its "
                 "sweep chooses it, or set it by sweep.rule.take(...)"
             )
+        self._missing, self._told = False, True
+        warn_caller(text)
+
+    def _advice_on(self, value: float, place: int, named: str) -> str:
+        """Return how to take a point whose number is not that of the rule; an empty text if it is."""
+        own = getattr(self, self._moved).reshape(-1)[place]
+        return "" if bool(own == own.new_tensor(value)) else f"; to decide by it, sweep.rule.take({named})"
 
 
 class LogitAdjustment(_Rule):
@@ -201,6 +230,7 @@ class LogitAdjustment(_Rule):
 
     _numbers = ("prior", "tau")
     _unit = "classes"
+    _moved, _start = "tau", "tau 0"
 
     def __init__(self, prior: Tensor | Sequence[float], tau: float = 1.0, logits: bool = True) -> None:
         super().__init__()
@@ -326,6 +356,7 @@ class Threshold(_Rule):
 
     _numbers = ("threshold", "log_odds")
     _unit = "thresholds"
+    _moved, _start = "log_odds", "threshold 0.5"
 
     def __init__(
         self,

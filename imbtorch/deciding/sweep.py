@@ -14,9 +14,9 @@ from typing_extensions import Unpack
 from imbtorch.counting.arguments import Task, in_class_order
 from imbtorch.counting.batches import Batch
 from imbtorch.counting.kernels import reading_is_free
-from imbtorch.counting.logits import LOW, PROBABILITIES, spread_like_probabilities
+from imbtorch.counting.logits import PROBABILITIES, crowd_near_zero, near_zero
 from imbtorch.counting.tasks import Counting, check_memory
-from imbtorch.counts import check_choice, double, evaluated
+from imbtorch.counts import check_choice, double, evaluated, ratio
 from imbtorch.deciding.base import DecidingSweep
 from imbtorch.deciding.curves import matrices_of, unresolved
 from imbtorch.deciding.histogram import Grid, Histogram
@@ -47,13 +47,14 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self.test.update(self.sweep.rule(scores), y)  # in test_step, also after ckpt_path="best"
 
     ``sweep.rule`` is a :class:`~imbtorch.Threshold`, a submodule that takes the scores of class 1 and returns 0 and 1
-    (multilabel: a threshold for each label; multiclass: none). It predicts at 0.5 until ``compute`` chooses.
+    (multilabel: a threshold for each label; multiclass: none). It predicts at 0.5, with a warning, until ``compute``
+    chooses.
     Lightning's sanity check, test and predict do not change it; outside Lightning, do not update the sweep with test
     data. ``sweep.rule.take(sweep.best(...))`` sets another threshold until the next ``compute`` with new samples.
 
     The logged value is too high, because the same samples chose the threshold; :meth:`interval` corrects it (page "How
     a choice is corrected"). The state is a histogram of scores, by default of 64 kB: AUC and average precision are
-    exact to 0.002 unless ``compute`` tells of few positives in a bin or of both classes beyond the last threshold.
+    exact to 0.002 unless ``compute`` tells of scores that share a bin (of few ones, on the CPU, from 0.01 on).
 
     Args:
         measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or ``functools.partial`` of
@@ -66,7 +67,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         num_classes: number of classes; required for multiclass.
         class_names: names of the labels or classes, by default their indices.
         also: further values: ``"auc"``, ``"average_precision"``, and ``"partial_auc"`` of the chosen threshold
-            (:func:`~imbtorch.statistics.partial_auc`); of several labels also their mean.
+            (:func:`~imbtorch.statistics.partial_auc`); of several labels also the mean of the first two.
         at_least: constraints under which the threshold is chosen, as name of a measure -> least value. If no threshold
             satisfies them, the worst possible value is logged, with one warning that says what is reachable.
         alerts: greatest share of samples that may be predicted positive; by default no constraint.
@@ -187,6 +188,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             raise ValueError(f"at_least and alerts need probabilities, and {UNSURE}")
         self._name(self._settings.rows, prefix, postfix)
         self._lowest: tuple[float, ...] = ()  # least and greatest float64 probability below the lowest edge
+        self._mixed: Tensor | None = None  # bins with scores of both classes that differ in the first batch
         initial = [0.5] * histogram.labels if task == "multilabel" else 0.5
         self._own_rule(None if task == "multiclass" else Threshold(initial, logits))
         if clusters:
@@ -250,8 +252,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     def compute(self) -> dict[str, Tensor]:
         """Compute the best threshold and its value from the scores of all processes (a collective step); set the rule.
 
-        With several labels or classes the names are ``threshold/<label>`` and ``value/<label>``. Thresholds are
-        float64; torch and NumPy round a Python float to the dtype of the scores that you compare with it.
+        With several labels or classes the names are ``threshold/<label>``, ``value/<label>`` and ``value``, the mean of
+        the labels with targets of both classes and a value; it is nan while no threshold keeps the limits of a label.
+        Thresholds are float64; torch and NumPy round a Python float to the dtype of the scores.
 
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
@@ -262,6 +265,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self._report_problems(faults, actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
         self._warn_of_probabilities(counts)
         self._warn_of_ends(counts)
+        self._warn_of_mixed_bins(counts)
         self._warn_of_crowds(counts)
         self._warn_of_limits(counts)
         buckets = self._buckets_of(self._histogram, state)
@@ -310,21 +314,30 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         """Warn if all logits look like probabilities, which is seen in the bins on any device."""
         if not self.logits or self._histogram.grid.name != DEFAULT or not self._may_warn("probabilities"):
             return
-        low, high, first = 0.0, 1.0, 1
+        low, high, slack = 0.0, 1.0, 0
         if self.task == "multiclass":  # log-odds of probabilities against the rest
             others = len(self._class_names) - 1
-            low, high, first = -math.log(others - 1 + math.e), 1 - math.log(others), -1
-        ends = low + (high - low) * torch.tensor([0, LOW, 0.5, 1], dtype=torch.float64)
-        begin, near, middle, end = (torch.bucketize(ends, self._histogram.grid.edges) + 1).tolist()
+            low, high, slack = -math.log(others - 1 + math.e), 1 - math.log(others), 2
+        edges = self._histogram.grid.edges
+        begin, end = torch.bucketize(torch.tensor([low, high], dtype=torch.float64), edges).tolist()
         counts = histogram.reshape(-1, *histogram.shape[-2:]).sum(1)
         below = torch.nn.functional.pad(counts.double().cumsum(-1), (1, 0))  # scores below each bin, [L, B + 1]
-        samples, outside = below[:, -1], below[:, begin + first - 1] + below[:, -1] - below[:, end]
-        if not bool(outside.any()) and spread_like_probabilities(samples, below[:, near], samples > below[:, middle]):
+        if bool((below[:, begin - slack] + below[:, -1] - below[:, end + 1]).any()):
+            return
+        last = ((counts > 0) * torch.arange(counts.shape[-1])).amax(-1).clamp(max=len(edges) - 1)
+        largest = (edges[last] - low) / (high - low)
+        near = torch.bucketize(low + (high - low) * near_zero(largest), edges, right=True).clamp(min=begin + 1)
+        zeros = counts[:, begin].double() * (not slack)
+        below_near = below.gather(1, near.unsqueeze(1)).squeeze(1) - zeros
+        if crowd_near_zero(below[:, -1], largest, zeros, below_near):
             self._warn_once("probabilities", f"{type(self).__name__}: {PROBABILITIES}")
 
     def _read(self, counter: Counter, preds: Tensor, *others: Any) -> Batch:
-        """Read a batch; note the least and the greatest of float64 probabilities below the lowest edge."""
+        """Read a batch; note what bins hide: probabilities below the lowest edge, and scores of a first batch."""
         batch = super()._read(counter, preds, *others)
+        if not self._update_count and reading_is_free(preds) and self._histogram.grid.name == DEFAULT:
+            scores = preds if self.task == "multiclass" and not self.logits else cast(Tensor, batch.scores)
+            self._mixed = self._histogram.mixed(batch, scores.detach())
         if reading_is_free(preds) and preds.dtype == torch.float64 and not self.logits:
             scores = preds if self.task == "multiclass" else cast(Tensor, batch.scores)
             low = scores[(scores >= 0) & (scores <= self._histogram.grid.edges[0])]
@@ -336,7 +349,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     def reset(self) -> None:
         """Set all counts to zero; the rule and the last result stay."""
         super().reset()
-        self._lowest = ()
+        self._lowest, self._mixed = (), None
 
     def _warn_of_ends(self, histogram: Tensor) -> None:
         """Warn if scores of both classes lie beyond an outermost edge, where the histogram cannot tell them apart."""
@@ -353,6 +366,26 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
                 "crowded",
                 f"{type(self).__name__}: {samples:g} scores of both classes lie beyond {where} and count as equal, "
                 f"although they may differ, so that areas, the threshold and its value ignore their order; {remedy}. "
+                "imbtorch.report ranks any scores exactly",
+            )
+
+    def _warn_of_mixed_bins(self, histogram: Tensor) -> None:
+        """Warn if AUC loses the order of few scores, which the first batch has shown to differ: not those of trees."""
+        if self._mixed is None or not self._may_warn("crowded"):
+            return
+        of_labels, edges = histogram.reshape(-1, *histogram.shape[-2:]), self._histogram.grid.edges
+        label, place = self._mixed // of_labels.shape[-1], self._mixed % of_labels.shape[-1]
+        inside = (place > 0) & (place < len(edges))  # those at the ends are told otherwise
+        counts = of_labels[label, :, place].double() * inside.unsqueeze(-1)
+        pairs = torch.zeros(len(of_labels), dtype=torch.float64).index_add_(0, label, counts.prod(-1))
+        lost = ratio(pairs, 2 * of_labels.sum(-1).double().prod(-1)).max().item()
+        if lost > FEW_TOLERANCE:
+            fullest = counts.prod(-1).argmax()
+            above = f"{'a logit of ' * self.logits}{edges[place[fullest] - 1].item():.{4 if self.logits else 10}g}"
+            self._warn_once(
+                "crowded",
+                f"{type(self).__name__}: scores of both classes differ but fall between the same two thresholds, such "
+                f"as {counts[fullest].sum().item():g} scores above {above}, so that AUC may be off by {lost:.3f}; "
                 "imbtorch.report ranks any scores exactly",
             )
 
@@ -389,7 +422,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         Args:
             name: ``"threshold"``, ``"value"``, ``"auc"``, ``"average_precision"`` or ``"partial_auc"``, logged or not.
             level: nominal coverage of the interval, in (0, 1).
-            generator: source of randomness, on the CPU; by default torch's.
+            generator: source of randomness, on the CPU; by default one of a fixed seed.
         """
         return self.result().interval(name, level=level, generator=generator)
 
@@ -422,7 +455,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             ValueError: if no threshold satisfies the constraints, or if none can be guaranteed to; the error says what
                 is achievable. Also for ``sure`` with ``clusters=True``.
         """
-        return self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
+        found = self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
+        self._advise(*([[found]] if isinstance(found, OperatingPoint) else [[*found.values()], "points"]))
+        return found
 
     def metric(
         self,
@@ -454,7 +489,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
 M = TypeVar("M")
 DEFAULT = Grid.of(None, False).name
-TOLERANCE = 0.002  # error of an area that needs no warning
+TOLERANCE, FEW_TOLERANCE = 0.002, 0.01  # errors of an area that need no warning: of one bin, of AUC by few scores
 CROWD = 100  # number of samples in a bin from which to warn
 LABELS_AT_ONCE = 16  # number of histograms in memory at a time, 1 MB each with what is computed of it
 

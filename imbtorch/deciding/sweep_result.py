@@ -13,6 +13,7 @@ from torch import Tensor
 
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import check_generator, computed_on_cpu
+from imbtorch.counting.tasks import Counting
 from imbtorch.counts import check_choice, evaluated
 from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import (
@@ -81,8 +82,8 @@ class SweepResult(Result):
         return self._histogram
 
     @property
-    def _dependent(self) -> bool:
-        return self._several and self._buckets is None
+    def _came(self) -> tuple[Counting, bool]:
+        return self._settings.counting, self._several
 
     @property
     def logits(self) -> bool:
@@ -171,7 +172,7 @@ class SweepResult(Result):
         Args:
             name: ``"threshold"``, ``"value"``, ``"auc"``, ``"average_precision"`` or ``"partial_auc"``, logged or not.
             level: nominal coverage of the interval, in (0, 1).
-            generator: source of randomness, on the CPU; by default torch's.
+            generator: source of randomness, on the CPU; by default one of a fixed seed.
 
         Returns:
             :class:`~imbtorch.statistics.Interval` of shape ``[]``, or ``[L]`` for several labels, with nan for labels
@@ -223,11 +224,18 @@ class SweepResult(Result):
         """Return the histogram ``[2, B]`` of each label or class; with clusters that of each bucket, ``[M, 2, B]``."""
         return self._settings.parts(self._histogram, self._buckets)
 
+    def _named(self, method: str) -> str:
+        """Return the name of a method that resampled buckets; without ids each sample was a cluster of its own."""
+        if self._several or self._settings.counting.task == "multilabel":
+            return method
+        return method.replace("cluster bootstrap", "bootstrap").replace("of clusters", "of buckets")
+
     def _interval_of_labels(
         self, what: str, of_label: Callable[..., Interval], level: float, generator: torch.Generator | None
     ) -> Interval:
         """Compute the interval of each label that has targets of both classes."""
         unknown = self._of_one_class(self._countable(what, level, generator))
+        generator = generator or torch.Generator().manual_seed(0)  # table and interval agree
         if self._buckets is not None:
             unknown |= torch.tensor([len(filled(each)) < 2 for each in self._parts()], device="cpu")
         nan = torch.tensor(torch.nan, dtype=torch.float64)
@@ -235,6 +243,7 @@ class SweepResult(Result):
             Interval(nan, nan, nan, level, "") if unknown[index] else of_label(index, each, level, generator)
             for index, each in enumerate(self._parts())
         ]
+        parts = [replace(each, method=self._named(each.method)) for each in parts]
         if self._settings.counting.task == "binary":
             return parts[0]
         low, high, estimate = (torch.stack([getattr(part, at) for part in parts]) for at in ("low", "high", "estimate"))
@@ -320,7 +329,7 @@ class SweepResult(Result):
 
         Args:
             level: nominal coverage of the interval, in (0, 1).
-            generator: source of randomness, on the CPU; by default torch's.
+            generator: source of randomness, on the CPU; by default one of a fixed seed.
 
         Returns:
             :class:`~imbtorch.statistics.Interval` of shape ``[]``, or ``[L]`` for several labels, with nan for labels
@@ -381,6 +390,7 @@ class SweepResult(Result):
         }
         if not found:
             raise ValueError("there is no calibration without samples; call update first")
+        found = {name: replace(each, method=self._named(each.method)) for name, each in found.items()}
         return found["0"] if self._settings.counting.task == "binary" else found
 
     def best(
@@ -562,7 +572,7 @@ class SweepResult(Result):
     def table(self) -> Table:
         """Return positives, best threshold and value of each label or class, and the value corrected for the choice.
 
-        The corrected value is the estimate of ``interval("value")`` with its bounds, from a fixed seed. It takes some
+        The corrected value is the estimate of ``interval("value")`` with its bounds. It takes some
         0.2 s a label, so with more than 20 labels or classes it is left out. It is nan for labels that have targets of
         one class only, and for weighted counts. The binary task has one row, for class 1. A note names labels and
         classes with fewer than ten positives: their thresholds depend on a few scores.
@@ -574,7 +584,8 @@ class SweepResult(Result):
         >>> print(sweep.table())
         class  positives  threshold  value             corrected
         1             20        0.3  0.889  0.775 [0.596, 0.963]
-        value: f1 at the best threshold, corrected for the choice on the same samples (95% interval)
+        value: f1 at the best threshold, corrected for the choice on the same samples (95% held-out tenths,
+          posterior)
         """
         task = self._settings.counting.task
         names = ("1",) if task == "binary" else self._settings.class_names
@@ -589,7 +600,8 @@ class SweepResult(Result):
             found = self._with_interval("value", nan, list(range(len(names))))
             bounds = zip(found.estimate.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
             columns["corrected"] = [Cell(*each) for each in bounds]
-            note += ", corrected for the choice on the same samples (95% interval)"
+            method = found.method.partition(";")[0] or "interval"
+            note += f", corrected for the choice on the same samples (95% {method})"
         rows = {name: {head: cells[at] for head, cells in columns.items()} for at, name in enumerate(names)}
         few = [name for name, number in zip(names, columns["positives"], strict=True) if 0 < number < FEW_POSITIVES]
         notes: tuple[str, ...] = (note,)
@@ -706,7 +718,7 @@ class SweepResult(Result):
     def _with_interval(self, name: str, values: Tensor, labels: list[int]) -> Interval:
         """Return values of some labels with their 95% interval; bounds that cannot be computed are nan."""
         try:
-            found = self.interval(name, generator=torch.Generator().manual_seed(0))  # torch's own state stays
+            found = self.interval(name)
         except ValueError:  # no interval of weighted counts, or of average precision at another prevalence
             nan = torch.full_like(values, torch.nan)
             found = Interval(values, nan, nan, 0.95, "")

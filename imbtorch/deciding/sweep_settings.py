@@ -42,12 +42,16 @@ MOST_STEADY = 200  # labels or classes up to which thresholds are chosen by resa
 
 
 class Chosen(NamedTuple):
-    """Chosen thresholds, each ``[]`` or ``[L]``: index, that of the last one for 1, probability, log-odds and value."""
+    """Chosen thresholds, each ``[]`` or ``[L]``: index, that of the last one for 1, probability, log-odds and value.
+
+    ``feasible`` is whether some threshold of each label keeps the limits.
+    """
 
     place: Tensor
     threshold: Tensor
     log_odds: Tensor
     value: Tensor
+    feasible: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,17 +87,21 @@ class SweepSettings:
     sure: float | None = None
 
     def rows_of(self, name: str) -> list[Row]:
-        """Return the rows of a value: one for each label or class, then their mean if it has one."""
+        """Return the rows of a value, one for each label or class; in the binary task one."""
         better = {"threshold": None, "value": self.measure.higher_is_better}.get(name, True)
         if self.counting.task == "binary":
             return [Row(name, better)]
-        mean = [Row(name, better)] if name in ("auc", AP) else []
-        return [Row(name, better, "class", label) for label in self.class_names] + mean
+        return [Row(name, better, "class", label) for label in self.class_names]
 
     @property
     def rows(self) -> list[Row]:
-        """Rows of all reported values."""
-        return [row for name in ("threshold", "value", *self.also) for row in self.rows_of(name)]
+        """Rows of all reported values; the mean of labels or classes follows the values of each."""
+        found = []
+        for name in ("threshold", "value", *self.also):
+            found += self.rows_of(name)
+            if self.counting.task != "binary" and name in ("value", "auc", AP):
+                found.append(Row(name, found[-1].better))
+        return found
 
     def chosen(self, histogram: Tensor, buckets: Tensor | None = None) -> Chosen:
         """Choose the threshold of each label from its counts, or with clusters from those of buckets ``[M, ...]``."""
@@ -102,22 +110,20 @@ class SweepSettings:
     def values(self, histogram: Tensor, chosen: Chosen) -> dict[Row, Tensor]:
         """Return the value of each row, at the chosen thresholds."""
         wide = shown_dtype()
-        found = {"threshold": chosen.threshold, "value": chosen.value.to(wide)}  # thresholds stay in float64
+        found = {"threshold": chosen.threshold, "value": chosen.value}
         whole = histogram.sum(-1).gt(0).all(-1)  # labels that have targets of both classes
         for name in self.also:
             if name == "partial_auc":
-                part = partial_area_at(histogram, chosen.place)
+                found[name] = partial_area_at(histogram, chosen.place)
             else:
-                part = area(histogram) if name == "auc" else average_precision(self.rates(histogram))
-                if self.counting.task != "binary":
-                    mean = torch.where(whole, part, torch.nan).nanmean()
-                    part = torch.cat((part, mean.view(1)))
-            found[name] = part.to(wide)
-        return {
-            row: value
-            for name, parts in found.items()
-            for row, value in zip(self.rows_of(name), parts.reshape(-1).unbind(), strict=True)
-        }
+                found[name] = area(histogram) if name == "auc" else average_precision(self.rates(histogram))
+        values: list[Tensor] = []
+        for name, part in found.items():
+            values += part.to(part.dtype if name == "threshold" else wide).reshape(-1).unbind()  # float64 thresholds
+            if self.counting.task != "binary" and name in ("value", "auc", AP):
+                mean = torch.where(whole, part, torch.nan).nanmean().to(wide)
+                values.append(mean if chosen.feasible or name != "value" else torch.full_like(mean, torch.nan))
+        return dict(zip(self.rows, values, strict=True))
 
     @property
     def constrained(self) -> bool:
@@ -197,7 +203,7 @@ class SweepSettings:
         Where no threshold keeps them, it is the threshold nearest to 0.5 and the worst possible value. Without targets
         of both classes it is the threshold nearest to 0.5 and nan.
         """
-        found = []
+        found, feasible = [], True
         for index, each in enumerate(histogram.reshape(-1, *histogram.shape[-2:])):
             place, value = self.half, torch.nan
             if bool(each.sum(-1).all()):
@@ -205,12 +211,13 @@ class SweepSettings:
                     swept, best = self.within_limits(index, each)
                     place, value = int(swept.places[best]), evaluated(self.measure, swept.rates)[best].item()
                 except InfeasibleError:
+                    feasible = False
                     value = worst_value(self.measure.higher_is_better, self.measure.traits.value_range)
             found.append((min(place, len(self.odds) - 1), *self.at(place), value))
         places, *others = zip(*found, strict=True)
         shape = histogram.shape[:-2]
         chosen, odds, values = (torch.tensor(each, dtype=torch.float64).reshape(shape) for each in others)
-        return Chosen(torch.tensor(places).reshape(shape), chosen, odds, values)
+        return Chosen(torch.tensor(places).reshape(shape), chosen, odds, values, feasible)
 
     def within(
         self,

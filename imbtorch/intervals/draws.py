@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
@@ -42,6 +43,22 @@ def student_quantile(level: float, freedom: Tensor) -> Tensor:
 
 
 # --- draws -----------------------------------------------------------------------------------------------------------
+DRAWS = 2000  # of intervals of reports and metrics: another seed moves a bound by 1.4% of the width, with 10,000 .7%
+
+
+def seeded(counts: Tensor, level: float, given: torch.Generator | None) -> torch.Generator:
+    """Return the given generator, by default one whose seed is a hash of whole counts and a level.
+
+    Whoever asks for an interval then gets the same one. Names of values are no part of the seed, since values that
+    share their draws take a half to a seventh of the time.
+    """
+    if given is not None:
+        return given
+    whole = counts.cpu().long().contiguous().numpy()
+    digest = hashlib.blake2b(f"{level!r} {whole.shape}".encode() + whole.tobytes(), digest_size=8)
+    return torch.Generator("cpu").manual_seed(int.from_bytes(digest.digest(), "big"))
+
+
 PriorName: TypeAlias = Literal["auto", "jeffreys", "pooled", "uniform"]
 Prior: TypeAlias = PriorName | Tensor
 Totals: TypeAlias = Literal["drawn", "fixed"]

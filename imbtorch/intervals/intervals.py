@@ -36,6 +36,7 @@ LEAST_FREEDOM = 8  # degrees of freedom of Student's t for means over classes
 TOLD = 0.05  # bias from which texts name it: some 30 samples a class, for IAM
 LARGE = 3  # times the mean size of clusters from which a text names the largest: nearly all misses in heavy tails
 HEAVY = 5  # times the mean from which a warning does: kinds of sizes with less on average covered .86 or more
+LEAST = 0.01  # share of the samples below which no cluster is large, however small the others are
 TOO_NARROW = "too narrow if values fall with cluster size"
 SIMULATED = 200  # test sets from which the bias of an average is estimated
 FASTER = "fewer draws=, measures or classes shorten it (2,000 draws move a bound by some 2% of the width)"
@@ -579,7 +580,8 @@ def largest_cluster(sizes: Tensor, times: float = LARGE) -> str:
     """
     number = sizes.shape[-1]
     share = ratio(sizes.amax(-1).double(), sizes.sum(-1).double()).max().item() if sizes.numel() else 0.0
-    return f"the largest of {number} clusters holds {100 * share:.2g}%" if share * number > times else ""
+    large = share * number > times and share >= LEAST
+    return f"the largest of {number} clusters holds {100 * share:.2g}%" if large else ""
 
 
 def large_cluster_warning(name: str, largest: str) -> str:

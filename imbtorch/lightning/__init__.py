@@ -2,7 +2,7 @@
 
 from imbtorch.lightning.checkpoint import ModelCheckpoint, TiesCheckpoint
 from imbtorch.lightning.figures import ConfusionFigures
-from imbtorch.lightning.monitor_guard import MonitorGuard
+from imbtorch.lightning.monitor_guard import MonitorGuard, unguarded
 from imbtorch.lightning.selection_summary import SelectionSummary, ValidationHistory
 from imbtorch.sampler import ExactBatchSampler
 
@@ -14,4 +14,5 @@ __all__ = [
     "SelectionSummary",
     "TiesCheckpoint",
     "ValidationHistory",
+    "unguarded",
 ]

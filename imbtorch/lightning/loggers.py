@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -110,6 +112,7 @@ class _Dummy(_Adapter):
 
 
 ADAPTERS: tuple[_Adapter, ...] = (_TensorBoard(), _WeightsAndBiases(), _MLflow(), _Comet(), _CSV(), _Dummy())
+SHORT = 100  # characters of a class for MLflow, whose limit of 250 is that of the whole name of a value
 _warned: WeakSet[Any] = WeakSet()  # loggers that a warning has named
 
 
@@ -145,6 +148,46 @@ def _handed(logger: Any, given: _Given) -> bool:
         )
         return False
     return True
+
+
+def mlflow_problem(loggers: Iterable[Any], names: Iterable[str]) -> str:
+    """Describe the first name of a value that MLflow would refuse, or take for another one; empty without one.
+
+    Lightning's logger drops characters, and MLflow refuses what is no path of a file then, which ends the run.
+    """
+    if not any(_MLflow().fits(logger) for logger in loggers):
+        return ""
+    taken: dict[str, str] = {}
+    for name in names:
+        left = _allowed(name)
+        if _refused(left):
+            return f"MLflow refuses {name!r}, of which it would get {left!r}, and ends the run"
+        if taken.setdefault(left, name) != name:
+            return f"MLflow gives both {taken[left]!r} and {name!r} the same name, {left!r}"
+    return ""
+
+
+def names_for_mlflow(names: Sequence[str]) -> list[str]:
+    """Return names that MLflow takes and tells apart, similar to these; the same ones if it does.
+
+    >>> names_for_mlflow(["<30", ">30", "NO"]), names_for_mlflow(["cat", "dog"])
+    (['30_0', '30_1', 'NO_2'], ['cat', 'dog'])
+    """
+    left = [_allowed(name) for name in names]
+    bare = [each.strip("/. ").replace("/", "_")[:SHORT] for each in left]
+    if len(set(left)) == len(left) and not any(map(_refused, left)) and max(map(len, left), default=0) <= SHORT:
+        return [*names]
+    return [f"{each or 'class'}_{index}" for index, each in enumerate(bare)]
+
+
+def _allowed(name: str) -> str:
+    """Return a name as Lightning's logger hands it to MLflow."""
+    return re.sub(r"[^a-zA-Z0-9_/. -]+", "", name)
+
+
+def _refused(name: str) -> bool:
+    """Return whether MLflow refuses a name, which must be a normal path below a folder."""
+    return posixpath.normpath(f"a/{name}") != f"a/{name}" or name.startswith("..") or len(name) > 250
 
 
 def file_name(name: str) -> str:

@@ -6,7 +6,8 @@ import importlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,9 @@ from imbtorch.compat import (
 from imbtorch.deciding.base import DecidingSweep
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
 from imbtorch.lightning.base import Callback, is_fitting, reports, shared_results
+from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
+from imbtorch.lightning.flat_monitors import MANY, Course, is_harmed
+from imbtorch.lightning.loggers import mlflow_problem, names_for_mlflow
 from imbtorch.measures.traits import by_any_name
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
@@ -38,7 +42,9 @@ from imbtorch.sampler import ExactBatchSampler
 from imbtorch.suggestions import nearest_name, one_slip_apart
 
 LoggedMetric: TypeAlias = SyncedMetric | ReportedValue
+RULES = (LogitAdjustment, Threshold)
 
+WAY_OUT = "(imbtorch.lightning.unguarded(...) around it switches off its checks, IMBTORCH_MONITOR_GUARD=0 all checks.)"
 MISSED_NAME = "Early stopping conditioned on metric"  # begin of its error, which may come before the guard looks
 REMEDIES = {  # part of an error of Lightning about what a module logged -> its likely cause
     "Could not find the `LightningModule` attribute": "a metric that is logged is no attribute of the module, or was "
@@ -56,18 +62,25 @@ class _Guard:
         self._already_warned: set[str] = set()
         self._ignored: list[Any] = []  # filters that suppress a warning of Lightning
         self._replaces_lightnings_warning = False
+        self._before: dict[str, int] = {}  # path of a metric -> its updates when fit, validate or test began
         self._held: dict[str, int] = {}  # path of a metric -> its updates when this epoch or evaluation began
         self._updated: dict[str, str] = {}  # path of a metric -> stage whose first batch updated it last
         self._counted: set[str] = set()  # paths of the metrics that its first batch updated
         self._compared_names = False
         self._logged_as: dict[str, str | None] = {}  # logged name -> path of the metric that a fit logged first
+        self._courses: dict[str, Course] = {}  # monitored name -> its validations in a fit
+        self._best: dict[int, int] = {}  # id of a callback -> index of its best validation in a fit
+        self._checkpoints = CheckpointWatcher()
 
     # --- processes that count together --------------------------------------------------------------------------------
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Check that counts are summed over the right processes, before the first batch."""
         self._check_processes(trainer, pl_module)
-        self._logged_as = {}
+        self._warn_of_names_in_mlflow(trainer, pl_module)
+        self._logged_as, self._courses, self._best = {}, {}, {}
+        list(self._checkpoints.newly_kept(trainer))  # what an earlier fit has kept
+        _set_all(pl_module, RULES, "quiet", True)  # until the first validation has chosen
 
     def _check_processes(self, trainer: Any, module: nn.Module) -> None:
         """Raise if several processes cannot sum their counts; warn if some of them get the same samples."""
@@ -94,7 +107,8 @@ class _Guard:
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Hide Lightning's warning about the sampler: the guard warns only where samples are counted twice."""
-        _let_sweeps_decide(pl_module, stage in ("fit", "validate"))
+        _set_all(pl_module, DecidingSweep, "decides", stage in ("fit", "validate"))
+        self._before = _updates(pl_module)
         counts = any(True for _ in _metrics(pl_module))
         self._replaces_lightnings_warning = counts and stage in ("validate", "test") and self._is_first(trainer)
         if self._replaces_lightnings_warning:
@@ -104,20 +118,40 @@ class _Guard:
         """Let Lightning's warnings through again, once the loaders are made; check processes if nothing is trained."""
         self._stop_ignoring()
         self._counted = set()
+        self._note_best(trainer)
         if not is_fitting(trainer):
             self._check_processes(trainer, pl_module)
+            self._warn_of_names_in_mlflow(trainer, pl_module)
 
     on_test_start = on_validation_start
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Let Lightning's warnings through again, also if nothing was validated; let sweeps decide again."""
         self._stop_ignoring()
-        _let_sweeps_decide(pl_module, True)
+        _set_all(pl_module, DecidingSweep, "decides", True)
+        _set_all(pl_module, RULES, "quiet", False)
         self._held, self._compared_names = {}, False
 
     def _stop_ignoring(self) -> None:
         stop_ignoring(self._ignored)
         self._ignored = []
+
+    def _warn_of_names_in_mlflow(self, trainer: Any, module: nn.Module) -> None:
+        """Warn of names of reports, sweeps and collections that MLflow refuses or takes for one."""
+        children: list[tuple[str, Any]] = [*shared_results(module)]
+        named = [*(each for each in module.modules() if isinstance(each, MetricCollection)), *dict(children).values()]
+        problem = mlflow_problem(trainer.loggers, dict.fromkeys(name for each in named for name in each.keys()))  # noqa: SIM118
+        if not problem or not self._is_first(trainer):
+            return
+        remedies = []
+        for path, child in children:
+            for argument in ("class_names", "groups", "class_groups"):
+                given = list(getattr(child, argument, None) or ())
+                if (better := names_for_mlflow(given)) != given:
+                    remedies.append(f"build self.{path} with {argument} named {better}")
+        kept = "It keeps ASCII letters, digits, '_', '-', '.', ' ' and '/' of names"
+        remedy = "; ".join(remedies) or "choose names that differ in these"
+        self._warn(trainer, "mlflow", f"{problem}. {kept}: {remedy}")
 
     def _warn_of_repeated_samples(self, trainer: Any, stage: str, loaders: Any) -> None:
         for loader in tree_leaves(loaders):
@@ -189,9 +223,22 @@ class _Guard:
                     f"piled up {path}",
                     f"self.{path} still held {before} earlier updates when this {stage} began, and counts on: its "
                     f"values are of all samples since its last reset, not of this {stage}, and change less and less. "
-                    f"Log self.{path} itself, not what its compute() returns, so that Lightning resets it; or call "
-                    f"self.{path}.reset() after compute()",
+                    f"{self._remedy(trainer, path, before)}",
                 )
+
+    def _remedy(self, trainer: Any, path: str, before: int) -> str:
+        """Say how to reset a metric that held updates; logging it is no remedy for what an earlier run has left."""
+        if before <= self._before.get(path, 0):
+            act = getattr(trainer.state.fn, "value", trainer.state.fn)
+            return (
+                f"An earlier run, such as one that was interrupted, left them: call self.{path}.reset() before {act}()"
+            )
+        if getattr(trainer, "barebones", False):
+            return f"Call self.{path}.reset() after compute(), since barebones=True logs nothing"
+        return (
+            f"Log self.{path} itself, not what its compute() returns, so that Lightning resets it; or call "
+            f"self.{path}.reset() after compute()"
+        )
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Reset what an interrupted validation or test has updated, but no metric that held counts before it."""
@@ -202,7 +249,8 @@ class _Guard:
         if MISSED_NAME in str(exception) and not self._compared_names and self._is_first(trainer):
             for text, _ in _unknown_monitors(trainer, pl_module):
                 self._warn(trainer, text, text)
-        _let_sweeps_decide(pl_module, True)
+        _set_all(pl_module, DecidingSweep, "decides", True)
+        _set_all(pl_module, (CountsMetric, *RULES), "quiet", False)
         for path, metric in _metrics(pl_module):
             if not trainer.training and self._held.get(path) == 0:
                 metric.reset()
@@ -212,13 +260,13 @@ class _Guard:
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
         """Hide warnings of classes without targets, which a few batches always have; leave rules as they are."""
-        _set_quiet(pl_module, True)
-        _let_sweeps_decide(pl_module, False)
+        _set_all(pl_module, CountsMetric, "quiet", True)
+        _set_all(pl_module, DecidingSweep, "decides", False)
 
     def on_sanity_check_end(self, trainer: Any, pl_module: Any) -> None:
         """Let warnings of classes without targets through again, and let sweeps decide."""
-        _set_quiet(pl_module, False)
-        _let_sweeps_decide(pl_module, True)
+        _set_all(pl_module, CountsMetric, "quiet", False)
+        _set_all(pl_module, DecidingSweep, "decides", True)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Hand rules to averaged models; check the values that validation logged, and the samples that it saw."""
@@ -226,11 +274,16 @@ class _Guard:
         self._check_resets(trainer, pl_module)
         if is_fitting(trainer):
             self._check_run(trainer, pl_module)
-            if not trainer.sanity_checking and not self._compared_names:
-                self._check_names(trainer, pl_module)
+            if not trainer.sanity_checking:
+                _set_all(pl_module, RULES, "quiet", False)
+                self._note_values(trainer)
+                self._warn_of_flat_values(trainer, pl_module)
+                if not self._compared_names:
+                    self._check_names(trainer, pl_module)
         elif self._is_first(trainer):
             self._warn_of_shared_metrics(trainer, dict(_logged_metrics(trainer)))
-        if self._replaces_lightnings_warning or (is_fitting(trainer) and any(_logged_metrics(trainer))):
+        read = any(metric.last_updates for path, metric in _metrics(pl_module) if path in self._counted)
+        if self._replaces_lightnings_warning or (is_fitting(trainer) and (read or any(_logged_metrics(trainer)))):
             self._warn_of_repeated_samples(trainer, "validation", trainer.val_dataloaders)
 
     def on_test_end(self, trainer: Any, pl_module: Any) -> None:
@@ -246,6 +299,11 @@ class _Guard:
         self._check_run(trainer, pl_module)
 
     on_train_epoch_start = on_train_end = on_train_epoch_end
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Warn of monitored values that could not choose, and yet chose the kept epoch or the end."""
+        self._note_best(trainer)
+        self._warn_of_flat_values(trainer, pl_module, ended=True)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Check once more before a checkpoint is written."""
@@ -263,7 +321,7 @@ class _Guard:
 
     def _check_monitors(self, trainer: Any, metrics: Mapping[str, LoggedMetric]) -> None:
         """Raise if a callback would keep the worst value of a logged metric; warn if its direction is unknown."""
-        for who, key, mode in _monitors(trainer):
+        for _, who, key, mode in _monitors(trainer):
             if key not in metrics:
                 continue
             better = metrics[key].higher_is_better
@@ -281,7 +339,7 @@ class _Guard:
                 raise ValueError(
                     f"{who}(monitor={key!r}) has mode={mode!r}, but a {direction} {key!r} is better, so it would "
                     f"act on the worst epoch. Write {who}(monitor={key!r}, mode={right!r}). "
-                    "(IMBTORCH_MONITOR_GUARD=0 switches this check off.)"
+                    f"{WAY_OUT}"
                 )
 
     def _check_names(self, trainer: Any, module: nn.Module) -> None:
@@ -289,8 +347,45 @@ class _Guard:
         self._compared_names = True
         for text, certain in _unknown_monitors(trainer, module) if self._is_first(trainer) else ():
             if certain:
-                raise ValueError(f"{text} (IMBTORCH_MONITOR_GUARD=0 switches this check off.)")
+                raise ValueError(f"{text} {WAY_OUT}")
             self._warn(trainer, text, text)
+
+    # --- values that cannot choose ------------------------------------------------------------------------------------
+
+    def _note_values(self, trainer: Any) -> None:
+        """Note for each monitored value of this validation whether it could choose."""
+        metrics = dict(_logged_metrics(trainer))
+        for key in {key for _, _, key, _ in _monitors(trainer)} & metrics.keys():
+            if Course.judges(metrics[key]) and key in trainer.callback_metrics:
+                self._courses.setdefault(key, Course(metrics[key])).add(trainer.callback_metrics[key])
+
+    def _note_best(self, trainer: Any) -> None:
+        """Note for each callback whether the last validation is its best one so far."""
+        changed = {id(checkpoint) for checkpoint in self._checkpoints.newly_kept(trainer)}
+        for callback, _, key, _ in _monitors(trainer):
+            if key in self._courses and (id(callback) in changed or getattr(callback, "wait_count", None) == 0):
+                self._best[id(callback)] = len(self._courses[key].flat) - 1
+
+    def _warn_of_flat_values(self, trainer: Any, module: nn.Module, ended: bool = False) -> None:
+        """Warn once of each monitored value that could not choose, if that harms."""
+        for callback, who, key, mode in _monitors(trainer) if self._is_first(trainer) else ():
+            course = self._courses.get(key)
+            waited, patience = (getattr(callback, name, None) for name in ("wait_count", "patience"))
+            stopped = waited is not None and patience is not None and waited >= patience
+            keeps = stopped or hasattr(callback, "best_model_path")
+            if course is None or (ended and not keeps):
+                continue
+            best = self._best.get(id(callback))
+            if is_harmed(course.flat, best, ended, stopped):
+                what = f"has {'stopped' if stopped else 'kept an epoch'} although {key!r} could not choose"
+                if not ended:
+                    what = f"has nothing to choose by so far, in {MANY} validations in a row"
+                text = f"{who}(monitor={key!r}, mode={mode!r}) {what}: {course.reasons[(best or 0) if ended else -1]}"
+                if isinstance(course.value, ReportedValue):
+                    calls = _calls(module)
+                    unlogged = {name: calls[name] for name in calls.keys() - trainer.callback_metrics.keys()}
+                    text += f". {course.remedy(module, unlogged)}"
+                self._warn(trainer, f"flat {key}", text)
 
     def _check_logged_reports(self, trainer: Any, module: nn.Module) -> None:
         """Raise if a report or sweep is logged as a single value."""
@@ -346,7 +441,7 @@ class _Guard:
         plain = {name for name, result in logged(trainer) if isinstance(result.value, Tensor)}
         calls = _calls(module) if plain else {}
         names = plain & calls.keys()
-        monitors = [(who, key, mode) for who, key, mode in _monitors(trainer) if key in names]
+        monitors = [(who, key, mode) for _, who, key, mode in _monitors(trainer) if key in names]
         unchecked = "".join(f". Not checked: {who}(monitor={key!r}, mode={mode!r})" for who, key, mode in monitors)
         # training may log plain values before a validation logs the monitored ones, which deserve their own warning
         warning = f"plain values{unchecked}"
@@ -391,24 +486,29 @@ class MonitorGuard(_Guard, Callback):
     - a monitored name that nothing has logged and that is only similar, such as ``iam`` for ``val_iam``, or that a
       report logs only if it is built with another measure,
     - a monitored value without a known direction, such as dominance or a function of your own,
+    - a monitored value of a report that cannot choose, because one class is predicted for all samples, or a single
+      metric that has not moved: after a ``fit`` of three validations or more that keeps such an epoch, when
+      ``EarlyStopping`` stops by it, and after ten such validations in a row,
     - a value logged in place of the metric, with the monitors that therefore cannot be checked,
     - a metric that adds to the counts of an earlier epoch or of another stage, because nothing resets it,
     - two metrics that are logged under one name, and one metric that is logged for several dataloaders,
+    - names that MLflow refuses or takes for one, at the start,
     - tensor-parallel processes, which get the same samples, if a metric has no ``process_group``,
     - a ``DistributedSampler`` that repeats samples in validation or test. Lightning's own warning, which comes even if
       no sample is repeated, is suppressed in ``validate`` and ``test`` of modules with metrics of this package.
 
     Sweeps of the module choose their rule in the validation of ``fit`` and in ``validate``, not in the sanity check, in
-    ``test`` and in ``predict``. At the end of a validation the guard copies the rules into each averaged model of a
-    callback, such as ``EMAWeightAveraging``, whose checkpoints then hold them.
+    ``test`` and in ``predict``. A rule that nobody chose may be used until the first validation of a ``fit`` has ended.
+    At the end of a validation the guard copies the rules into each averaged model of a callback, such as
+    ``EMAWeightAveraging``, whose checkpoints then hold them.
 
     If an exception or Ctrl-C interrupts a validation or test, the guard resets its counts, which belong to no result.
     Metrics of this package are also checked inside those wrappers of torchmetrics that can be logged, such as
     ``Running``. Metrics of other packages are left alone.
 
     Every ``Trainer`` of ``lightning`` or ``pytorch_lightning`` that is made after ``import imbtorch`` has a guard;
-    programs that do not import imbtorch have none. The environment variable ``IMBTORCH_MONITOR_GUARD=0`` (or false,
-    off, no) switches it off.
+    programs that do not import imbtorch have none. :func:`unguarded` leaves out one callback or scheduler, and the
+    environment variable ``IMBTORCH_MONITOR_GUARD=0`` (or false, off, no) switches the guard off.
 
     Examples:
         >>> import imbtorch, lightning
@@ -417,6 +517,32 @@ class MonitorGuard(_Guard, Callback):
         >>> [type(callback).__name__ for callback in trainer.callbacks if "Guard" in type(callback).__name__]
         ['MonitorGuard']
     """
+
+
+UNGUARDED = "imbtorch_unguarded"  # attribute of callbacks, which travels with them to other processes
+_UNGUARDED_SCHEDULERS: WeakSet[Any] = WeakSet()  # since attributes of schedulers enter their state dict
+Monitor = TypeVar("Monitor")
+
+
+def unguarded(monitor: Monitor) -> Monitor:
+    """Return a callback or scheduler that the guard leaves alone, because it acts on its value on purpose.
+
+    Examples are a second checkpoint that keeps the worst epoch, an alarm with ``mode="min"``, and a monitor whose name
+    is logged later: ``worst = unguarded(ModelCheckpoint(monitor="val_iam", mode="min"))``.
+
+    Raises:
+        TypeError: for anything but a callback with ``monitor`` and ``mode``, or a ``ReduceLROnPlateau``.
+    """
+    if isinstance(monitor, ReduceLROnPlateau):
+        _UNGUARDED_SCHEDULERS.add(monitor)
+    elif hasattr(monitor, "monitor") and hasattr(monitor, "mode") and not isinstance(monitor, type):
+        setattr(monitor, UNGUARDED, True)
+    else:
+        raise TypeError(
+            "unguarded takes a callback with a monitor, or a ReduceLROnPlateau, got "
+            f"{monitor!r}; write unguarded(ModelCheckpoint(monitor=..., mode=...))"
+        )
+    return monitor
 
 
 def guards(package: str) -> list[Any]:
@@ -456,16 +582,18 @@ def _tensor_parallel(trainer: Any) -> int:
     return int(mesh["tensor_parallel"].size()) if "tensor_parallel" in names else 1
 
 
-def _monitors(trainer: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield each callback or scheduler with a monitor, by its name, with key and mode."""
+def _monitors(trainer: Any) -> Iterator[tuple[Any, str, str, str]]:
+    """Yield each callback or scheduler with a monitor, with its name, key and mode; none that is unguarded."""
     for callback in trainer.callbacks:
         key, mode = getattr(callback, "monitor", None), getattr(callback, "mode", None)
-        if isinstance(key, str) and mode in ("min", "max"):
+        if isinstance(key, str) and mode in ("min", "max") and not getattr(callback, UNGUARDED, False):
             name = type(callback).__name__
-            yield "ModelCheckpoint" if name == "TiesCheckpoint" else name, key, mode  # as most users import it
+            yield callback, "ModelCheckpoint" if name == "TiesCheckpoint" else name, key, mode  # as most import it
     for config in trainer.lr_scheduler_configs:
-        if isinstance(config.scheduler, ReduceLROnPlateau) and isinstance(config.monitor, str):
-            yield type(config.scheduler).__name__, config.monitor, config.scheduler.mode
+        scheduler = config.scheduler
+        guarded = isinstance(scheduler, ReduceLROnPlateau) and scheduler not in _UNGUARDED_SCHEDULERS
+        if guarded and isinstance(config.monitor, str):
+            yield scheduler, type(scheduler).__name__, config.monitor, scheduler.mode
 
 
 def _metrics(module: nn.Module) -> Iterator[tuple[str, SyncedMetric]]:
@@ -504,7 +632,7 @@ def _unknown_monitors(trainer: Any, module: nn.Module) -> Iterator[tuple[str, bo
         return
     results = *logged(trainer), *logged_in_training(trainer)
     known = {*trainer.callback_metrics, *_calls(module), *(name for name, _ in results)}
-    for who, key, mode in _monitors(trainer):
+    for _, who, key, mode in _monitors(trainer):
         if key in known:
             continue
         unknown = f"{who}(monitor={key!r}): neither training nor the first validation logged {key!r}"
@@ -546,24 +674,19 @@ def _updates(module: nn.Module) -> dict[str, int]:
     return {path: metric.update_count for path, metric in _metrics(module)}
 
 
-def _let_sweeps_decide(module: nn.Module, decides: bool) -> None:
+def _set_all(module: nn.Module, kinds: type | tuple[type, ...], name: str, value: bool) -> None:
+    """Set an attribute of all submodules of some kinds."""
     for child in module.modules():
-        if isinstance(child, DecidingSweep):
-            child.decides = decides
+        if isinstance(child, kinds):
+            setattr(child, name, value)
 
 
 def _hand_rules_to_averages(trainer: Any, module: nn.Module) -> None:
     """Copy the rules of a module into the averaged models of callbacks, which write theirs into checkpoints."""
-    rules = {path: child for path, child in module.named_modules() if isinstance(child, (LogitAdjustment, Threshold))}
+    rules = {path: child for path, child in module.named_modules() if isinstance(child, RULES)}
     for callback in trainer.callbacks if rules else ():
         for averaged in vars(callback).values():
             if isinstance(averaged, AveragedModel):
                 for path, child in averaged.module.named_modules():
                     if path in rules and type(child) is type(rules[path]):
                         child.load_state_dict(rules[path].state_dict())
-
-
-def _set_quiet(module: nn.Module, quiet: bool) -> None:
-    for child in module.modules():
-        if isinstance(child, CountsMetric):
-            child.quiet = quiet

@@ -67,7 +67,7 @@ class AveragedMeasure:
         """Return the name with the arguments and the average, such as ``recall (binary)``."""
         own = defaults_of(self.function) if self.traits.key else {}
         given = [f"{name}={value}" for name, value in self.arguments.items() if _is_new(value, own.get(name))]
-        details = given + [self.average] * self.is_averaged
+        details = given + [self.average] * (self.is_averaged and not self.over_classes)
         return f"{self.name} ({', '.join(details)})" if details else self.name
 
     @property

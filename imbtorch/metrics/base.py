@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal, Protocol, TypedDict, get_args
 import numpy as np
 import torch
 from torch import Tensor
-from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.compat import rank_zero, warn_once
@@ -23,8 +22,9 @@ from imbtorch.counting.logits import PROBABILITIES, like_probabilities
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
-from imbtorch.metrics.rows import dependent_text
-from imbtorch.metrics.state import Setting, SummedState, digest
+from imbtorch.metrics.rows import dependence_text
+from imbtorch.metrics.seen_samples import digest
+from imbtorch.metrics.state import Setting, SummedState
 from imbtorch.suggestions import first_names
 
 OnInvalid = Literal["raise", "warn"]
@@ -68,8 +68,6 @@ ONE_HOT = (
 )
 _UPDATES: dict[str, list[Any]] = {}
 """Methods ``update`` that classes outside this package define, by their name."""
-
-SYNCED = "The metric is synced; call unsync() before forward()."
 
 
 class Counter(Protocol):
@@ -227,7 +225,7 @@ class CountsMetric(SummedState):
     ) -> Batch:
         """Check and read a batch, including the groups, weights, clusters and frequencies of its samples."""
         batch, counting = counter.read(preds, target), self._counting
-        self._note_first_batch(preds, target)
+        self._note_samples(preds, target)
         if target.ndim == 2 and not preds.is_floating_point() and _are_one_hot(self, preds, target):
             self._warn_once("one-hot", f"{type(self).__name__}: {ONE_HOT}")
         if counting.logits:
@@ -277,8 +275,7 @@ class CountsMetric(SummedState):
         On a GPU a single metric does so without waiting; a report or a sweep waits once, to copy counts to the host.
         With ``dist_sync_on_step=True`` the value covers the current batches of all processes.
         """
-        if self._is_synced:
-            raise TorchMetricsUserError(SYNCED)
+        self._refuse_synced()
         counter = self._counter_of_a_batch()
         batch = self._read(counter, preds, target, group, weight, cluster, frequency)
         counted = counter.zeros(self._state.device)
@@ -377,9 +374,10 @@ class CountsMetric(SummedState):
         return str(index)
 
     def _warn_if_dependent(self, state: Tensor, clusters: bool | None = None) -> None:
-        """Warn once if an interval treats dependent samples as independent, unless the user asked for that."""
-        if clusters is None and not self.clusters and bool(self._counting.dependent(state)):
-            self._warn_once("dependent", dependent_text(type(self).__name__))
+        """Warn once of :func:`~imbtorch.metrics.rows.dependence_text`, unless the user asked for such an interval."""
+        text = dependence_text(self._counting, bool(self._counting.dependent(state)))
+        if text and clusters is not False and bool(state[:-1].any()):
+            self._warn_once("dependent", f"{type(self).__name__}: {text}")
 
     def _may_warn(self, kind: str) -> bool:
         """Return whether a warning of this kind would be shown."""
@@ -432,8 +430,7 @@ class CountsMetric(SummedState):
 @torch.jit.unused
 def _forward_through_update(metric: CountsMetric, *args: Any, **kwargs: Any) -> Any:
     """Count a batch with the ``update`` of a subclass, and return the value of what it counted."""
-    if metric._is_synced:
-        raise TorchMetricsUserError(SYNCED)
+    metric._refuse_synced()
     before, updates = metric._state.clone(), metric._update_count
     metric.update(*args, **kwargs)
     was_reset = metric._update_count <= updates

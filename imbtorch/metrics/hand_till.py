@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
-from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.compat import rank_zero
@@ -22,7 +21,8 @@ from imbtorch.counting.logits import against_the_rest, wide
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import has_float64, ratio, shown_dtype
 from imbtorch.metrics.base import TorchmetricsArguments, uncounted_text
-from imbtorch.metrics.state import Setting, SyncedMetric, digest
+from imbtorch.metrics.seen_samples import digest
+from imbtorch.metrics.state import Setting, SyncedMetric
 
 OUT_OF_RANGE, NAN = FAULTS.index("targets out of range"), FAULTS.index("NaN scores")
 IMPOSSIBLE = FAULTS.index("probabilities outside [0, 1]")
@@ -145,7 +145,7 @@ class HandTill(SyncedMetric):
             TypeError: for predictions that are not floating scores.
         """
         self._check(preds, target)
-        self._note_first_batch(preds, target)
+        self._note_samples(preds, target)
         scores = wide(preds.detach().movedim(1, -1).reshape(-1, self.num_classes))
         # probabilities near 1 may be equal in float32 although their log-odds differ
         scores = against_the_rest(scores) if self.logits else scores.clone()
@@ -163,14 +163,13 @@ class HandTill(SyncedMetric):
 
     def _check(self, preds: Tensor, target: Tensor) -> None:
         """Check types, shapes and devices of a batch, and that the metric is not synced."""
+        self._refuse_synced()
         if not isinstance(preds, Tensor) or not preds.is_floating_point():
             got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
             raise TypeError(f"preds must be floating scores [N, C, ...], got {got}; class indices cannot be ranked")
         self._counting.check(preds, target)
         if preds.device != self.device:
             raise ValueError(f"preds are on {preds.device} but the metric is on {self.device}; move the metric")
-        if self._is_synced:
-            raise TorchMetricsUserError("The Metric has been synced; call unsync() before update().")
 
     def _note_faults(self, faults: dict[int, tuple[Tensor, Tensor]]) -> None:
         """Raise for samples that cannot be ranked, or tally them for ``compute`` on a device or several processes.
@@ -186,7 +185,7 @@ class HandTill(SyncedMetric):
             return
         for fault, (applies, shown) in faults.items():
             if bool(applies.any()):
-                raise ValueError(self._counting.error_message(fault, shown[applies], len(shown)))
+                raise ValueError(self._counting.error_message(fault, shown[applies], len(shown), shown))
 
     @torch.jit.unused
     def forward(self, preds: Tensor, target: Tensor) -> Tensor:
@@ -234,15 +233,22 @@ class HandTill(SyncedMetric):
         """
         updates = incoming_state._update_count if isinstance(incoming_state, HandTill) else 1
         state: Any = incoming_state.metric_state if isinstance(incoming_state, HandTill) else incoming_state
-        if not isinstance(state, dict) or state.keys() != self._defaults.keys():
+        if not isinstance(state, dict) or set(state) != set(self._defaults):
             got = f"the states {sorted(state)}" if isinstance(state, dict) else type(state).__name__
             raise ValueError(f"incoming_state must be a HandTill or its metric_state, got {got}")
         if not torch.equal(state["settings"].to(self.device), self.settings):
             raise ValueError("cannot merge a HandTill with another num_classes, logits or ignore_index")
+        self._refuse_synced()
         self.scores = [*self.scores, *(kept.to(self.device) for kept in state["scores"])]
         self.targets = [*self.targets, *(kept.to(self.device) for kept in state["targets"])]
         self.not_counted = self.not_counted + state["not_counted"].to(self.device)
         self._update_count += updates
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        """Load saved samples."""
+        if any(f"{prefix}{name}" in state_dict for name in self._defaults):
+            self._refuse_synced()
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     # --- the value --------------------------------------------------------------------------------------------------
 
@@ -262,7 +268,7 @@ class HandTill(SyncedMetric):
             process_group=self.process_group,
             distributed_available_fn=self.distributed_available_fn,
         ).to(self.device)
-        batch._alike_in, batch._first_batch = self._alike_in, self._first_batch
+        batch._alike_in, batch._seen = self._alike_in, self._seen
         batch.scores, batch.targets = [scores], [target]
         with batch.sync_context(dist_sync_fn=self.dist_sync_fn):
             return batch._samples()
@@ -299,6 +305,7 @@ class HandTill(SyncedMetric):
     def reset(self) -> None:
         """Remove all samples and start anew."""
         self.scores, self.targets = [], []  # torchmetrics would empty the lists, which other metrics may share
+        self._seen.clear()
         super().reset()
 
     def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
@@ -324,12 +331,12 @@ class HandTill(SyncedMetric):
         scores, targets = self._samples()
         try:
             own_fn = None if dist_sync_fn is gather_all_tensors else dist_sync_fn
-            same = self._check_first_sync(self.device, own_fn, process_group or self.process_group)
+            text, _ = self._check_first_sync(self.device, own_fn, process_group or self.process_group)
             # one flat tensor of the widest dtype works for any dtype and number of classes, and for no samples at all
             kind = torch.float64 if has_float64(self.device) else torch.float32
             self.scores, self.targets = [scores.flatten().to(self.device, kind)], [targets.to(self.device)]
             super()._sync_dist(dist_sync_fn, process_group)
-            self._warn_of_batches(same)
+            self._warn_of_samples(text)
         except BaseException:
             for name, state in before.items():
                 setattr(self, name, state)
@@ -337,8 +344,12 @@ class HandTill(SyncedMetric):
             raise
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> torch.nn.Module:
-        """Move samples to another device; scores keep their dtype."""
-        super()._apply(fn, exclude_state=("scores", "targets"))
+        """Move samples to another device; all states keep their dtype."""
+        super()._apply(fn, exclude_state=tuple(self._defaults))
+        for name, first in (("settings", [self._digest]), ("not_counted", [0] * len(FAULTS))):
+            default, held = torch.tensor(first, device=self.device), getattr(self, name)
+            self._defaults[name] = default
+            setattr(self, name, default.clone() if held.is_meta else held.to(self.device))  # of meta after to_empty
         self.scores = [kept.to(self.device) for kept in self.scores]
         self.targets = [kept.to(self.device) for kept in self.targets]
         return self

@@ -164,11 +164,16 @@ PROMISED = (
 )
 
 
-def dependent_text(name: str, consequence: str = TOO_NARROW) -> str:
-    """Return the warning about dependent samples that are taken for independent ones."""
+def dependence_text(counting: Counting, dependent: bool, consequence: str = TOO_NARROW) -> str:
+    """Return a warning if dependent samples are taken for independent ones, or if clusters lack ids; else ""."""
+    if dependent and not counting.clusters:
+        cause = "samples came with clusters or have several positions, such as pixels, but were counted by a metric"
+        return f"{cause} without clusters, so {consequence}"
+    if dependent or not counting.clusters or counting.task == "multilabel":
+        return ""
     return (
-        f"{name}: samples came with clusters or have several positions, such as pixels, but were counted by a metric "
-        f"without clusters, so {consequence}"
+        "built with clusters=True, but no update passed cluster=, so each sample is a cluster of its own and intervals "
+        "treat samples as independent; pass update(..., cluster=ids), or leave clusters=True out"
     )
 
 
@@ -187,19 +192,19 @@ class Result:
         raise NotImplementedError
 
     @property
-    def _dependent(self) -> bool:
-        """True if samples depend on each other and no buckets show how much."""
-        return False
+    def _came(self) -> tuple[Counting, bool]:
+        """How samples were counted, and whether they came with the ids of clusters or with several positions."""
+        raise NotImplementedError
 
     def _warn_with(self, warned: set[str]) -> None:
         """Warn about nothing that a metric has warned about, and the other way round."""
         vars(self)["_warned"] = warned
 
     def _warn_if_dependent(self, consequence: str = TOO_NARROW) -> None:
-        """Warn once, on rank zero, if dependent samples are taken for independent ones."""
-        if self._dependent and rank_zero():
+        """Warn once, on rank zero, of :func:`dependence_text`."""
+        if (text := dependence_text(*self._came, consequence)) and rank_zero():
             warned = vars(self).setdefault("_warned", set())
-            warn_once(warned, "dependent", dependent_text(type(self).__name__, consequence))
+            warn_once(warned, "dependent", f"{type(self).__name__}: {text}")
 
     @property
     def rows(self) -> dict[Row, Tensor]:

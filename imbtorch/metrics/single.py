@@ -29,6 +29,7 @@ from imbtorch.counts import (
     sums,
     targets,
 )
+from imbtorch.intervals.draws import DRAWS, seeded
 from imbtorch.measures import (
     Average,
     accuracy,
@@ -286,23 +287,25 @@ class ConfusionMatrixMetric(LocalCounts):
         self,
         *,
         level: float = 0.95,
-        draws: int = 10_000,
+        draws: int = DRAWS,
         generator: torch.Generator | None = None,
         clusters: bool | None = None,
         method: Literal["posterior", "bootstrap"] = "posterior",
     ) -> Interval:
         """Compute the interval of the value from the counts of all processes (a collective step).
 
-        Each process draws its own random numbers; give all of them generators of the same seed if they must agree. Like
-        the value, the interval of a mean over classes covers the classes that have targets; a warning names the others.
+        Without a ``generator`` draws are seeded by the counts and the level: all processes, and a report of the same
+        counts, have the same interval. Like the value, the interval of a mean over classes covers the classes that have
+        targets; a warning names the others.
 
         Args:
             level: nominal coverage of the interval, in (0, 1).
             draws: number of draws.
-            generator: source of randomness, on the CPU.
+            generator: source of randomness, on the CPU; by default one that is seeded by the counts and the level.
             clusters: True to resample clusters, which needs a metric with ``clusters=True``; False to treat all
                 samples as independent. By default clusters are resampled if the metric has them, except for values of
-                single labels (``average="none"``) while each of their samples is a cluster of its own.
+                single labels (``average="none"``) while each of their samples is a cluster of its own. Samples of the
+                binary and multiclass tasks that came without ids are always treated as independent.
             method: :func:`imbtorch.statistics.posterior` or :func:`imbtorch.statistics.bootstrap` of independent
                 samples.
 
@@ -330,11 +333,12 @@ class ConfusionMatrixMetric(LocalCounts):
         with self._state_of_all() as state:
             counts, buckets = confusion_counts(counting.counts(state)).clone(), None
             if counting.clusters and clusters is not False:
-                single = self.task == "multilabel" and self._average == "none"
-                if clusters or not single or bool(counting.dependent(state)):
+                several = self.task == "multilabel" and (clusters or self._average != "none")
+                if several or bool(counting.dependent(state)):
                     buckets = confusion_counts(counting.counts(state, of_buckets=True)).clone()
             self._report_problems(counting.faults(state), counts.sum(-1))
             self._warn_if_dependent(state, clusters)
+        generator = seeded(counts, level, generator)
         own = type(self).evaluate is not ConfusionMatrixMetric.evaluate
         measures = {"": self.evaluate if own else self._measure}  # which tells if margins suffice
         if buckets is not None:

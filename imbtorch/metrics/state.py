@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
-import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
@@ -17,20 +15,20 @@ from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-from imbtorch.compat import is_traced, rank_zero, updated_by_collection, warn_caller
+from imbtorch.compat import UnmergedDefaults, is_traced, updated_by_collection, warn_caller
 from imbtorch.counting.arguments import cpu_by_default, refuse_arguments_of_others
 from imbtorch.counts import has_float64
+from imbtorch.metrics.seen_samples import SeenSamples, digest, same_samples
 from imbtorch.suggestions import did_you_mean
 
 T = TypeVar("T")
 SHOWN = 80  # characters that an error shows of each of two settings, from shortly before they differ
-SAME_BATCH = (
-    "the first batch is the same on all processes, so each sample seems to be counted by each of them, and intervals "
-    "are too narrow. Give each process its own samples: leave use_distributed_sampler=True in Lightning, or use "
-    "imbtorch.ExactBatchSampler; an IterableDataset must yield every n-th sample. If processes share their batches on "
-    "purpose (tensor parallelism), pass process_group= with one process of each batch"
+SAME_SAMPLES = (
+    "so that each sample seems to be counted by each of them, and intervals are too narrow. Give each process its own "
+    "samples: leave use_distributed_sampler=True in Lightning, or use imbtorch.ExactBatchSampler; do not gather before "
+    "update; an IterableDataset must yield every n-th sample. If processes share their batches on purpose (tensor "
+    "parallelism), pass process_group= with one process of each batch"
 )
-ORDERS, POSITIONS = 1000, 1024  # fewest orders of a batch whose equality is no chance; positions that are compared
 CHANGED = {"_stale": True, "_empty": False}  # flags of a metric after its counts changed
 
 
@@ -100,7 +98,7 @@ class SyncedMetric(Metric):
     """Base of the metrics that compute from the states of all processes.
 
     The first sync in a process group compares the settings of its processes, before states of other lengths or dtypes
-    could meet in one collective operation; functions by module and name. It also warns if all had the same first batch.
+    could meet in one collective operation; functions by module and name. It also warns of processes with equal samples.
 
     Copies have the same ``process_group``. A process group cannot be pickled; pickling raises an error that says so.
 
@@ -110,7 +108,6 @@ class SyncedMetric(Metric):
 
     last_updates: int | None = None
     _group = ProcessGroup()
-    _first_batch: int | None = None  # fingerprint of the first batch, where several processes count
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Keep TorchScript from compiling properties, which a scripted module does not read."""
@@ -128,6 +125,11 @@ class SyncedMetric(Metric):
             meant = did_you_mean(unknown[0], inspect.signature(type(self)).parameters)
             raise TypeError(f"{type(self).__name__} has no argument {unknown[0]!r}{meant}") from None
         self._alike_in: list[Any] = []  # process groups in which all processes have the same settings
+        self._seen = SeenSamples()
+        self._unsure_in: list[Any] = []  # process groups whose processes had seen too few samples to compare
+        counting = next(each for each in type(self).__mro__ if "update" in vars(each))
+        if not str(counting.__module__).startswith("imbtorch."):  # an update may read what states do not show
+            self._defaults = UnmergedDefaults()
 
     @property
     def process_group(self) -> Any | None:
@@ -140,7 +142,7 @@ class SyncedMetric(Metric):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle or copy; a copy compares settings at its own first sync."""
-        return super().__getstate__() | {"_alike_in": []}
+        return super().__getstate__() | {"_alike_in": [], "_unsure_in": []}
 
     # --- equal settings on all processes ----------------------------------------------------------------------------
 
@@ -148,18 +150,18 @@ class SyncedMetric(Metric):
         """Return the settings that must be equal on all processes, as text."""
         return f"{type(self).__qualname__} dist_sync_on_step={self.dist_sync_on_step}"
 
-    def _note_first_batch(self, preds: Tensor, target: Tensor) -> None:
-        """Keep a fingerprint of the first batch, if several processes count; on a GPU this waits, once."""
-        known = self._first_batch is not None or is_traced(preds) or not self.distributed_available_fn()
-        if not known and not captures(preds.device):
-            self.__dict__["_first_batch"] = fingerprint(preds, target)
+    def _note_samples(self, preds: Tensor, target: Tensor) -> None:
+        """Note samples until those of several processes have been compared."""
+        noted = is_traced(preds) or (self._alike_in and not self._unsure_in) or not self.distributed_available_fn()
+        if not noted and not captures(preds.device):
+            self._seen.add(preds, target)
 
     def _check_first_sync(
         self, device: torch.device, dist_sync_fn: Callable[..., list[Tensor]] | None, process_group: Any | None
-    ) -> bool:
+    ) -> tuple[str, bool]:
         """Compare the settings of several processes, once for each process group (a collective step).
 
-        Return whether all had the same first batch, of which to warn behind the next collective step. The largest
+        Return what to warn of behind the next collective step, and whether further samples may tell more. The largest
         digest and the largest negative digest are opposite numbers only if all digests are equal.
 
         Raises:
@@ -169,15 +171,15 @@ class SyncedMetric(Metric):
         group = process_group or (torch.distributed.group.WORLD if initialized else None)
         alone = dist_sync_fn is None and initialized and torch.distributed.get_world_size(group) == 1
         if alone or any(known is group for known in self._alike_in):
-            return False
+            return "", False
         kinds = backend_devices(group) if dist_sync_fn is None else []
         misplaced = bool(kinds) and device.type not in kinds
         device = torch.device(kinds[0]) if misplaced else device
         text = self._settings_text()
         own, encoded = digest(text), text.encode()
-        batch = 0 if dist_sync_fn is not None else self._first_batch or 0  # a function can gather one process alone
-        numbers = torch.tensor([own, -own, len(encoded), misplaced, batch, -batch], device=device)
-        highest, opposite, length, elsewhere, *batches = over_processes(
+        rank, slots = self._slots(group) if dist_sync_fn is None else (0, [])  # a function can gather one process alone
+        numbers = torch.tensor([own, -own, len(encoded), misplaced, *slots], device=device)
+        highest, opposite, length, elsewhere, *slots = over_processes(
             numbers, dist_sync_fn, group, largest=True
         ).tolist()
         if elsewhere:
@@ -197,12 +199,17 @@ class SyncedMetric(Metric):
                 "every process (class names in the same order)"
             )
         self._alike_in.append(group)
-        return bool(batches[0] == -batches[1] != 0)
+        return same_samples(slots, rank)
 
-    def _warn_of_batches(self, same: bool) -> None:
-        """Warn on rank zero if all processes had the same first batch."""
-        if same and rank_zero():
-            warn_caller(f"{type(self).__name__}: {SAME_BATCH}")
+    def _slots(self, group: Any | None, **options: int) -> tuple[int, list[int]]:
+        """Return the rank of this process in its group, and what it tells the others of its samples."""
+        rank = torch.distributed.get_rank(group)
+        return rank, self._seen.slots(rank, torch.distributed.get_world_size(group), **options)
+
+    def _warn_of_samples(self, text: str) -> None:
+        """Warn of processes that count the same samples."""
+        if text:
+            warn_caller(f"{type(self).__name__}: {text}, {SAME_SAMPLES}")
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError; for ``items``, which Lightning's ``log_dict`` calls, with a remedy."""
@@ -248,6 +255,14 @@ class SyncedMetric(Metric):
             yield
         finally:
             self.unsync(should_unsync=self._is_synced and should_unsync)
+
+    def _refuse_synced(self) -> None:
+        """Raise if the metric is synced, since what it counted now would be lost."""
+        if self._is_synced:
+            raise TorchMetricsUserError(
+                "The metric is synced: it holds the counts of all processes until unsync() restores its own, so that "
+                "new counts would be lost; count outside sync_context(), or call unsync() first"
+            )
 
     def __copy__(self) -> SyncedMetric:
         """Copy with a separate state, since two metrics must never share one."""
@@ -327,6 +342,7 @@ class SummedState(SyncedMetric):
             exclusive: copy the state also if other objects merely hold it, so that they do not see the change. The
                 members of a compute group must see the updates of their leader (:attr:`_leads`) and no other change.
         """
+        self._refuse_synced()
         if self._lent and captures(self._state.device):
             raise RuntimeError(
                 f"the state of {type(self).__name__} is shared with other objects, such as the compute group of a "
@@ -353,7 +369,10 @@ class SummedState(SyncedMetric):
             return
         if misfit := self._misfit(value):
             raise ValueError(misfit)
-        self._state, self._owned, self._lent = value, False, True
+        if self._is_synced:  # a collection may set it; it is this process's own state, which unsync restores
+            self._local = value, False, True
+        else:
+            self._state, self._owned, self._lent = value, False, True
         self._note_change()
 
     @property
@@ -392,6 +411,7 @@ class SummedState(SyncedMetric):
     def reset(self) -> None:
         """Set all counts to zero, in place unless another object holds the tensor."""
         self._unsync_state()
+        self._seen.clear()
         self._update_count = 0
         self._forward_cache: Any = None
         self._note_change()
@@ -511,6 +531,7 @@ class SummedState(SyncedMetric):
 
         @functools.wraps(update)
         def wrapped(*args: Any, **kwargs: Any) -> None:
+            self._refuse_synced()
             self.__dict__["_leads"] = self._lent and updated_by_collection()
             update(*args, **kwargs)
             self._note_update()
@@ -572,11 +593,23 @@ class SummedState(SyncedMetric):
     def _summed(
         self, state: Tensor, dist_sync_fn: Callable[..., list[Tensor]] | None, process_group: Any | None
     ) -> Tensor:
-        """Return the sum of a tensor over all processes, as a new tensor; raise if their settings differ."""
+        """Return the sum of a tensor over all processes, as a new tensor; raise if their settings differ.
+
+        If the first sync of a group comes after too few samples, as in Lightning's sanity check, the next ones compare
+        them in the same collective step.
+        """
         group = process_group or self.process_group
-        same = self._check_first_sync(state.device, dist_sync_fn, group)
-        total = over_processes(state, dist_sync_fn, group)
-        self._warn_of_batches(same)
+        text, unsure = self._check_first_sync(state.device, dist_sync_fn, group)
+        if dist_sync_fn is not None or not any(each is group for each in self._unsure_in):
+            total = over_processes(state, dist_sync_fn, group)
+        else:
+            rank, slots = self._slots(group, empty=0)
+            carried = torch.tensor(slots, device=state.device).view(state.dtype)
+            both = over_processes(torch.cat((state, carried)), None, group)
+            total = both[: len(state)]
+            text, unsure = same_samples(both[len(state) :].view(torch.int64).tolist(), rank)
+        self._unsure_in = [each for each in self._unsure_in if each is not group] + [group] * unsure
+        self._warn_of_samples(text)
         return total
 
     def unsync(self, should_unsync: bool = True) -> None:
@@ -596,32 +629,6 @@ class SummedState(SyncedMetric):
             self._state, self._owned, self._lent = self._local
         self._local = None
         self._is_synced = False
-
-
-def digest(text: str) -> int:
-    """Return a number of 48 bits that differs between texts, and is the same in every process."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
-
-
-def fingerprint(preds: Tensor, target: Tensor) -> int:
-    """Return a number that differs between batches; 0 for batches that can be equal by chance.
-
-    Chance is small for at least 16 samples whose predictions have at least 1,000 orders among targets of one class.
-    """
-    if not target.numel():
-        return 0
-    some = -(-POSITIONS * len(target) // target.numel())
-    of_classes = preds.ndim > target.ndim
-    scores, classes = preds[:some].detach().cpu().float(), target[:some].cpu().flatten()
-    scores = (scores.movedim(1, -1) if of_classes else scores).reshape(len(classes), -1)
-    kinds = torch.unique(scores, dim=0, return_inverse=True)[1]
-    totals = torch.unique(classes, return_counts=True)[1]
-    cells = torch.unique(torch.stack((classes.long(), kinds)), dim=1, return_counts=True)[1]
-    orders = (totals + 1).lgamma().sum() - (cells + 1).lgamma().sum()
-    if len(classes) < 16 or orders < math.log(ORDERS):
-        return 0
-    shapes = list(preds.shape), list(target.shape)
-    return digest(f"{shapes} {classes.int().tolist()} {scores.contiguous().numpy().tobytes().hex()}")
 
 
 def over_processes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import logging
 import shlex
 import sys
 import warnings
@@ -23,6 +24,7 @@ from imbtorch.predictions.results import merge_results, open_result
 from imbtorch.predictions.saved import Predictions, paired_models
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Table, printable
+from imbtorch.waiting import LOG
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,8 +36,23 @@ def run(options: argparse.Namespace) -> tuple[int, str]:
     """Run a command; return its exit code and what it prints."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
-        warnings.showwarning = lambda text, *_, **__: print(f"warning: {printable(str(text))}", file=sys.stderr)
-        return RUN[options.command](options)
+        warnings.showwarning = lambda told, *_, **__: print("warning:", _of_command(str(told)), file=sys.stderr)
+        LOG.addFilter(_of_notice)
+        try:
+            return RUN[options.command](options)
+        finally:
+            LOG.removeFilter(_of_notice)
+
+
+def _of_command(text: str) -> str:
+    """Return a warning with options in place of arguments, which acts on no terminal."""
+    return printable(parser.of_command(text))
+
+
+def _of_notice(record: logging.LogRecord) -> bool:
+    """Take remedies that only Python has out of a notice."""
+    record.msg, record.args = parser.OF_PYTHON.sub("", record.getMessage()), ()
+    return True
 
 
 def _report(options: argparse.Namespace) -> tuple[int, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,7 +60,7 @@ def paired(
         measure: name of the measure.
         how: way in which rows are paired.
     """
-    cuts = _thresholds(measure, how)
+    cuts, called = _thresholds(measure, how), ("new", "old")
     if source is None:
         if how.other or how.model or how.id:
             raise ValueError("other, model and id are for sources of columns; without a source pass both predictions")
@@ -68,22 +69,25 @@ def paired(
         names = {role: single(source, role, _checked(name)) for role, name in roles.items() if name is not None}
         if names["old"] == names["new"]:
             raise ValueError("old and new are the same column; name two, or pass other= or model=")
+        called = how.new, how.old
     elif other is None:
         named = {**roles, "id": how.id, "model": how.model}
         wanted = {role: single(source, role, _checked(name)) for role, name in named.items() if name is not None}
         if wanted["old"] != wanted["new"]:
             raise ValueError("old and new must name the same column of a long source, whose models are in model=")
-        both = _split_models(source, wanted.pop("model"), list(wanted.values()))
-        source, names = _joined(*both, roles, roles["target"], how)
+        first, second, called = _split_models(source, wanted.pop("model"), list(wanted.values()))
+        source, names = _joined(first, second, roles, roles["target"], how)
     else:
         if how.old != how.new and how.new in source.names:
             raise ValueError(f"the first source holds both {how.old!r} and {how.new!r}; leave the second one out")
         source, names = _joined(source, other, roles, target, how)
     source.called |= {name: "target of new" if role == "again" else role for role, name in names.items()}
     if cuts is not None:
-        return _of_scores(source, names, rules, how, cuts)
-    found = source.counted([names[role] for role in ROLES if role in names])[0]
-    return _of_classes({role: found[name] for role, name in names.items()}, rules, how.id)
+        pair = _of_scores(source, names, rules, how, cuts)
+    else:
+        found = source.counted([names[role] for role in ROLES if role in names])[0]
+        pair = _of_classes({role: found[name] for role, name in names.items()}, rules, how.id)
+    return replace(pair, called=called)
 
 
 def _thresholds(measure: str, how: Pairing) -> tuple[float, ...] | None:
@@ -223,8 +227,8 @@ def _check_targets(target: Array, again: Array, times: Array | None, names: Sequ
 # --- pairs ------------------------------------------------------------------------------------------------------------
 
 
-def _split_models(source: Source, name: str, wanted: Sequence[str]) -> tuple[Source, Source]:
-    """Split a long source into those of two models."""
+def _split_models(source: Source, name: str, wanted: Sequence[str]) -> tuple[Source, Source, tuple[str, str]]:
+    """Split a long source into those of the old and the new model; also return the names of the new and the old one."""
     column = source.counted([name])[0][name]
     levels = [column.levels[int(at)] for at in dict.fromkeys(column.codes.tolist())]  # groups have no order
     if len(levels) != 2:
@@ -233,7 +237,7 @@ def _split_models(source: Source, name: str, wanted: Sequence[str]) -> tuple[Sou
     found.verify([name, *wanted])
     old = found.first(name)
     (new,) = (level for level in levels if level != old)
-    return found.where(name, old), found.where(name, new)
+    return found.where(name, old), found.where(name, new), (str(new), str(old))
 
 
 def _relation(source: Source, like: Source | None, wanted: Sequence[str], telling: Sequence[str]) -> Any:

@@ -24,6 +24,7 @@ ARGUMENTS = re.compile(
     r"\b(?P<name>class_names|positive|task|missing|ignore|no_answer|scores|preds|threshold|logits|group|frequency|encoding|decimal"
     r"|head|prevalence|unclear|id|by_row|model|alerts|margin|looks_file|looks|look)=(?P<value>\[\.\.\.\]|'[^']*'|\"[^\"]*\"|-?\w*)"
 )  # in remedies of errors
+OF_PYTHON = re.compile(r"; [^;]*(?:draws=|functools\.partial)[^;]*")  # remedies for which the command has no option
 EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
 
 
@@ -57,7 +58,7 @@ def main(run: Callable[[argparse.Namespace], tuple[int, str]], arguments: Sequen
     except EXPECTED as error:
         text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
         printable: Any = getattr(sys.modules.get("imbtorch.tables"), "printable", str)
-        code, text = ERROR, f"{command}: error: {printable(ARGUMENTS.sub(_as_option, text))}\n"
+        code, text = ERROR, f"{command}: error: {printable(of_command(text))}\n"
     except KeyboardInterrupt:
         code, text = INTERRUPTED, f"{command}: interrupted\n"
     except BaseException:  # exit code 1 would mean "worse"
@@ -68,6 +69,13 @@ def main(run: Callable[[argparse.Namespace], tuple[int, str]], arguments: Sequen
         except OSError:  # noqa: PERF203 - Python would write the rest at its end again, and exit with another code
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return code
+
+
+def of_command(text: str) -> str:
+    """Return an error with options in place of arguments, without remedies that only Python has."""
+    if "functools.partial" in text:
+        text += "; the command has no option for it"
+    return ARGUMENTS.sub(_as_option, OF_PYTHON.sub("", text))
 
 
 def _as_option(argument: re.Match[str]) -> str:

@@ -32,6 +32,7 @@ from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import first_names
 
 LARGE = 25_000_000  # cells of a matrix from which margins are counted if they are enough: 0.2 GB
+AT_HALF = "classes at a threshold of 0.5; Predictions.thresholds chooses one"
 SLOW = 2.0  # seconds after which, and between which, a terminal shows progress
 
 
@@ -100,7 +101,7 @@ def progress(connection: Any) -> Iterator[None]:
 
 def counted(
     samples: Samples,
-    threshold: Thresholds,
+    threshold: Thresholds | None,
     prevalence: Any,
     measures: Mapping[str, Measured] | Sequence[str] | None,
     intervals: bool | Sequence[str],
@@ -111,7 +112,7 @@ def counted(
     check_order(samples, prevalence, asked)
     if not scored and samples.logits:
         raise ValueError("logits needs scores, but preds are classes; pass their scores")
-    if not scored and threshold != 0.5:
+    if not scored and threshold is not None:
         raise ValueError("threshold is for scores, but preds are classes; pass scores=")
     own, bounded = _split(intervals, samples, prevalence)
     column = given.more.get("group", "")
@@ -123,7 +124,7 @@ def counted(
         "clusters": True if "cluster" in given.more else False if "frequency" in given.more else None,
         "prevalence": keyed_by_name(prevalence),
         "weighted": "weight" in given.more,
-        "threshold": threshold,
+        "threshold": 0.5 if threshold is None else threshold,
         "state": _layout(samples, asked, own, prevalence),
     }
     if samples.may_abstain:
@@ -145,6 +146,8 @@ def counted(
         rows, notes = curves.values(bounded)
     if samples.may_abstain:
         notes = answer_notes(samples, result)
+    if scored and threshold is None and samples.task != "multiclass":
+        notes.append(AT_HALF)
     return with_values(result, rows, (*samples.notes, *notes))
 
 

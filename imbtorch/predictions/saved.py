@@ -16,7 +16,7 @@ from typing_extensions import Unpack
 from imbtorch.choosing.comparisons import Comparison
 from imbtorch.choosing.gate import Gate, PairedModels, Verdict
 from imbtorch.columns import Missing, Rules
-from imbtorch.counting.arguments import Task, Thresholds, in_class_order
+from imbtorch.counting.arguments import Task, Thresholds, in_class_order, refuses_arguments_of_others
 from imbtorch.counts import check_choice
 from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
 from imbtorch.deciding.adjustment_sweep import LogitAdjustmentSweep
@@ -196,8 +196,8 @@ class Predictions:
         Args:
             preds: predicted classes, of several labels a column each. Floating arrays are scores; columns never are.
             scores: score of class 1, True or ``positive``, or of each class, by name or ``[N, K]`` in their order.
-            threshold: score strictly above which 1 is predicted, for two classes and labels, by default 0.5; or an
-                operating point of a sweep.
+            threshold: score strictly above which 1 is predicted, for two classes and labels; by default 0.5, with a
+                note. Or an operating point of a sweep.
             logits: whether scores are logits rather than probabilities; never guessed.
             prevalence: class shares of the population for which values are computed, by class or in the order of the
                 classes (by class if ``positive`` names the first of two); for labels the share of positives of each.
@@ -228,7 +228,6 @@ class Predictions:
             plan = open_plan(plan) if isinstance(plan, (str, PathLike)) else plan
             read = self._pool(argument, predicted, logits, threshold, unclear, plan)
             return result_of_pool(*pool_of(read, plan, pool), of, read.names, measures)
-        threshold = 0.5 if threshold is None else threshold
         samples = self._samples(argument, predicted, logits, ROLES)
         with reading(samples.given.source):
             return counted(samples, threshold, prevalence, measures, intervals)
@@ -511,6 +510,7 @@ def _count(samples: Samples, sweep: ThresholdSweep | LogitAdjustmentSweep) -> No
                 sweep.update(part.preds, part.target, **part.extra)
 
 
+@refuses_arguments_of_others
 @spelled_out
 def report(
     source: Any = None,

@@ -15,7 +15,8 @@ from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Measure, mapped, sums
 from imbtorch.intervals.baselines import always_commonest
 from imbtorch.intervals.buckets import FEW_BUCKETS, resample_buckets
-from imbtorch.intervals.intervals import LARGE, Interval, largest_cluster, posterior_of
+from imbtorch.intervals.draws import DRAWS, seeded
+from imbtorch.intervals.intervals import LARGE, TOO_NARROW, Interval, largest_cluster, posterior_of
 from imbtorch.measures.named import PER_CLASS, AtPrevalence, AveragedMeasure, of_name, one_value
 from imbtorch.metrics.base import NO_BUCKETS, UNSURE
 from imbtorch.metrics.rows import Bound, Row, Snapshot, group_label, shown
@@ -23,7 +24,6 @@ from imbtorch.reports.groups import comparable_groups, worst
 from imbtorch.suggestions import did_you_mean, first_names
 
 FEW_CLASSES = 20  # number of classes up to which per-class values are reported by default
-DRAWS = 2000  # number of draws from the posterior
 LEVEL = 0.95  # probability with which an interval of a report holds
 ENDS: tuple[Bound, Bound] = ("low", "high")
 
@@ -198,11 +198,10 @@ class Readings:
                 yield worst(of_each, comparable, measure.higher_is_better)
 
     def _ends_of(self, at: Snapshot, rows: Sequence[Row], group: int | None) -> list[Tensor]:
-        """Return the bounds of values, of which all processes draw the same."""
+        """Return the bounds of values."""
         if not rows:
             return []
-        generator = torch.Generator().manual_seed(0)
-        drawn = self.intervals(at, rows, group, draws=DRAWS, level=LEVEL, generator=generator)
+        drawn = self.intervals(at, rows, group, draws=DRAWS, level=LEVEL, generator=None)
         return [bound for each in drawn.values() for bound in (each.low, each.high)]
 
     def baseline(self, at: Snapshot) -> tuple[str, dict[str, float]]:
@@ -230,7 +229,7 @@ class Readings:
         level: float,
         generator: torch.Generator | None,
     ) -> dict[Row, Interval]:
-        """Compute the intervals of values, all from the same draws.
+        """Compute the intervals of values; what else is asked for changes none of them.
 
         With clusters, their buckets are resampled. A single label whose samples came without cluster ids is treated as
         independent samples, because resamples would give far wider intervals of few positives.
@@ -239,15 +238,19 @@ class Readings:
         values, False for none, None for the rule above.
         """
         counts, buckets = _counts_of(at, group, clusters)
-        independent = clusters is None and counts.ndim == 3 and not at.dependent
-        alone = [row for row in rows if buckets is None or (independent and self.values[row].of_one_label)]
+        alone = self._independent(rows, at, buckets, clusters)
+        ways: dict[tuple[bool, ...], list[Row]] = {}  # rows that share their draws
+        for row in rows:
+            measure, place = self.values[row]
+            ways.setdefault((row in alone, place is None, measure.needs_matrix), []).append(row)
         drawn: dict[str, Interval] = {}
-        if alone:
-            measures = self._at_once(alone, at)
-            drawn = posterior_of(measures, counts.double(), draws, level, generator, event_dims=counts.ndim)
-        if buckets is not None and len(alone) < len(rows):
-            measures = self._at_once([row for row in rows if row not in alone], at)
-            drawn |= resample_buckets(measures, buckets, draws=draws, level=level, generator=generator)
+        for (independent, *_), some in ways.items():
+            measures, source = self._at_once(some, at), seeded(counts, level, generator)
+            if independent:
+                drawn |= posterior_of(measures, counts.double(), draws, level, source, event_dims=counts.ndim)
+            else:
+                assert buckets is not None
+                drawn |= resample_buckets(measures, buckets, draws=draws, level=level, generator=source)
         found = {}
         for row in rows:
             interval, place = drawn[_key(row)], self.values[row].place
@@ -259,6 +262,25 @@ class Readings:
                 interval = replace(interval, method=method)
             found[row] = interval
         return found
+
+    def _independent(
+        self, rows: Iterable[Row], at: Snapshot, buckets: Tensor | None, clusters: bool | None = None
+    ) -> set[Row]:
+        """Return the rows whose intervals treat samples as independent."""
+        labels = clusters is None and not at.dependent
+        return {row for row in rows if buckets is None or (labels and self.values[row].of_one_label)}
+
+    def intervals_text(self, at: Snapshot) -> str:
+        """Return a text on the intervals of the table: their level and method; empty without intervals."""
+        if not self.bounded:
+            return ""
+        _, buckets = _counts_of(at, None, None)
+        alone = self._independent(self.bounded, at, buckets)
+        if buckets is None or len(alone) == len(self.bounded):
+            return f"intervals: {100 * LEVEL:g}% posterior"
+        text = f"intervals: {100 * LEVEL:g}% cluster bootstrap of {int(buckets.flatten(1).any(1).sum())} buckets"
+        text += ", posterior for single labels" * bool(alone)
+        return f"{text}; {largest} of the samples, {TOO_NARROW}" if (largest := largest_bucket(at)) else text
 
     def _at_once(self, rows: Sequence[Row], at: Snapshot) -> dict[str, Measure]:
         """Return the measures to draw; a measure of each class occurs once, with the values of all classes."""
@@ -340,9 +362,13 @@ def _key(row: Row) -> str:
 
 
 def _counts_of(at: Snapshot, group: int | None, clusters: bool | None) -> tuple[Tensor, Tensor | None]:
-    """Return the matrix of a group of samples or of all samples, and its buckets, if they are to be resampled."""
+    """Return the matrix of a group of samples or of all samples, and its buckets, if they are to be resampled.
+
+    Samples of a single matrix that came without cluster ids are independent.
+    """
     counts: Counts = at.counts
-    buckets = None if clusters is False else at.buckets
+    single = isinstance(counts, Tensor) and counts.ndim == 2
+    buckets = None if clusters is False or (single and not at.dependent) else at.buckets
     if group is not None:
         assert at.groups is not None
         counts = mapped(at.groups, itemgetter(group))

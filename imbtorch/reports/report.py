@@ -15,6 +15,7 @@ from typing_extensions import Unpack
 from imbtorch.counting.arguments import Layout, Task, Thresholds, in_class_order
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Margins, Measure, double, mapped, ratio, sums
+from imbtorch.intervals.draws import DRAWS
 from imbtorch.intervals.intervals import HEAVY, Interval, large_cluster_warning
 from imbtorch.measures.named import (
     AtPrevalence,
@@ -84,7 +85,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         per_class: measures reported for each class as ``<measure>/<class>``, by default recall and precision of up to
             20 classes. As ``measures``, but a function of your own returns ``[K]``.
         intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or names of values such as
-            ``"recall/fraud"``. 95% intervals from 2,000 draws with a fixed seed (page "Intervals"); nan, with
+            ``"recall/fraud"``. 95% intervals from 2,000 draws, those of :meth:`interval` (page "Intervals"); nan, with
             a warning, for a value that only a class without targets determines.
         logits: True if floating ``preds`` of the binary and multilabel tasks are logits, False if probabilities.
         prefix: text before each name, such as ``"val_"``.
@@ -339,7 +340,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         name: str,
         *,
         level: float = 0.95,
-        draws: int = 10_000,
+        draws: int = DRAWS,
         generator: torch.Generator | None = None,
         clusters: bool | None = None,
     ) -> Interval:
@@ -347,16 +348,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
         If no process has counted a sample since :meth:`reset`, which Lightning calls after each epoch, this is the
         interval of the last computed result. :meth:`ReportResult.interval` always reads that result, without
-        communication. Each process draws by itself, so pass generators with the same seed if all processes must agree.
+        communication. Without a ``generator`` it is the same on all processes and in :meth:`table`.
 
         Args:
             name: measure of the report, or value of a class, class group or group of samples, such as
                 ``recall/fraud``, with or without prefix and postfix.
             level: nominal coverage of the interval, in (0, 1).
             draws: number of draws.
-            generator: source of randomness, on the CPU; by default torch's.
-            clusters: True to resample clusters, False to treat samples as independent; by default
-                :meth:`ReportResult.interval` decides.
+            generator: source of randomness, on the CPU; by default as in :meth:`ReportResult.interval`.
+            clusters: True to resample clusters, False to treat samples as independent; by default as there.
 
         Raises:
             ValueError: as :meth:`ReportResult.interval`.

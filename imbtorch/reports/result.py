@@ -12,14 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Margins, confusion_counts, mapped, margins
 from imbtorch.intervals.buckets import ONE_BUCKET
-from imbtorch.intervals.intervals import TOO_NARROW, Interval
+from imbtorch.intervals.draws import DRAWS
+from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import of_name
 from imbtorch.metrics.rows import Result, Row, Snapshot, group_label, shown
 from imbtorch.reports.files import text_of_file
 from imbtorch.reports.groups import comparable_groups
-from imbtorch.reports.readings import ENDS, LEVEL, Readings, largest_bucket, values_of_classes
+from imbtorch.reports.readings import ENDS, LEVEL, Readings, values_of_classes
 from imbtorch.tables import COUNTS, Cell, Table, baseline_line, replace_file
 from imbtorch.version import __version__
 
@@ -54,8 +56,8 @@ class ReportResult(Result):
         return self._at.whole.counts
 
     @property
-    def _dependent(self) -> bool:
-        return self._at.dependent and self._at.buckets is None
+    def _came(self) -> tuple[Counting, bool]:
+        return self._settings.counting, self._at.dependent
 
     @property
     def groups(self) -> Counts | None:
@@ -67,6 +69,12 @@ class ReportResult(Result):
     def group_names(self) -> tuple[str, ...]:
         """Names of the groups of samples in values and in the table, in the order of :attr:`groups`."""
         return self._settings.group_names
+
+    @property
+    def margins(self) -> Margins:
+        """Correct samples, targets and predictions of each class as counted, ``[K]`` each; of labels ``[L, 2]``."""
+        at = self._at if self._at.prevalence is None else replace(self._at, prevalence=None)
+        return Margins(*map(Tensor.clone, at.read().marginal))
 
     @property
     def signature(self) -> str:
@@ -129,24 +137,27 @@ class ReportResult(Result):
         name: str,
         *,
         level: float = 0.95,
-        draws: int = 10_000,
+        draws: int = DRAWS,
         generator: torch.Generator | None = None,
         clusters: bool | None = None,
     ) -> Interval:
         """Compute the interval of a value.
 
-        A mean over classes and its interval leave out classes with neither targets nor predictions.
+        A mean over classes and its interval leave out classes with neither targets nor predictions. Without a
+        ``generator`` the interval is that of :meth:`table`, and the same after ``to_json`` and
+        :func:`imbtorch.open_result`: draws are seeded by the counts and the level.
 
         Args:
             name: measure of the report, or value of a class, class group or group of samples, such as
                 ``recall/fraud``, without prefix and postfix.
             level: nominal coverage of the interval, in (0, 1).
             draws: number of draws.
-            generator: source of randomness, on the CPU; by default torch's.
+            generator: source of randomness, on the CPU; by default one that is seeded by the counts and the level.
             clusters: True to resample clusters (:func:`imbtorch.statistics.bootstrap`), which needs a report with
                 ``clusters=True``; False to treat all samples as independent (:func:`imbtorch.statistics.posterior`). By
                 default clusters are resampled if the report has them, except for values of a single label while each of
-                its samples is a cluster of its own.
+                its samples is a cluster of its own. Samples of the binary and multiclass tasks that came without ids
+                are always treated as independent.
 
         Raises:
             ValueError: for an unknown name, a minimum over classes or groups, a value that depends on classes without
@@ -166,8 +177,6 @@ class ReportResult(Result):
 
     def _interval(self, place: tuple[Row, int | None], clusters: bool | None, **options: Any) -> Interval:
         """Compute the interval of a row, for a group of samples or for all."""
-        if clusters is None:
-            self._warn_if_dependent()
         at, (row, group) = self._at.whole, place
         counts = confusion_counts(at.counts)
         interval = self._settings.intervals(at, [row], group, clusters=clusters, **options)[row]
@@ -179,6 +188,8 @@ class ReportResult(Result):
                 cause = "all samples lie in one bucket of clusters; count samples of more clusters"
             name = row.name if group is None else self._settings.of_group(row, self._settings.groups[group]).name
             raise ValueError(f"{name!r} has no interval, because {cause}")
+        if clusters is not False:
+            self._warn_if_dependent()
         return interval
 
     def table(self, sort: str | None = None, head: int | None = None) -> Table:
@@ -188,7 +199,8 @@ class ReportResult(Result):
         ``"measure"`` with the values over all classes: ``table["class"]["cat"]["recall"]`` and
         ``table["measure"]["iam"]["all"]``. Columns are the measures of ``per_class`` (recall and precision if it is
         empty), for groups of samples the ``measures``. Groups of samples are sorted, the worst first. ``support``
-        (number of targets) and ``predicted`` (number of predictions) are counts of samples, also with ``prevalence``.
+        (number of targets), ``positives`` of a group (of labels their sum) and ``predicted`` (number of predictions)
+        are counts of samples, also with ``prevalence``.
 
         Args:
             sort: column by which classes are sorted, the worst first; ``"support"`` sorts the rarest first. Classes
@@ -247,8 +259,10 @@ class ReportResult(Result):
             blocks["class"][name] = {"support": support, "predicted": predicted}
         if at.groups is not None:
             samples, _ = comparable_groups(settings.counting, at.groups)
-            for name, size in zip(settings.group_names, samples.tolist(), strict=True):
-                blocks["group"][name] = {"support": size}
+            positives = margins(at.groups).actual[..., 1].reshape(len(samples), -1).sum(-1).tolist()
+            for name, size, number in zip(settings.group_names, samples.tolist(), positives, strict=True):
+                known = {"positives": number} if settings.counting.task != "multiclass" else {}
+                blocks["group"][name] = {"support": size, **known}
         for row, cell in _cells({**self._rows, **self._added_rows()}).items():
             if row.kind == "overall":
                 blocks["measure"][row.measure] = {"all": cell}
@@ -258,11 +272,10 @@ class ReportResult(Result):
         if directed is not None:
             blocks["group"] = _worst_first(blocks["group"], directed.measure, directed.better)
         baseline = baseline_line(*settings.baseline(at))
-        largest = largest_bucket(at) if settings.bounded else ""
-        uneven = f"intervals: {largest} of the samples; {TOO_NARROW}" if largest else ""
+        notes = means_text(settings), baseline, settings.intervals_text(at), *self._notes
         return Table(
             {kind: found for kind, found in blocks.items() if found},
-            tuple(filter(None, [means_text(settings), baseline, uneven, *self._notes])),
+            tuple(filter(None, notes)),
             printed={"group": FEW},
         )
 

@@ -470,3 +470,27 @@ def test_a_loss_of_the_margin_is_rarely_called_none():
         false += found.difference.low.item() >= -0.05
     assert sets == 150
     assert false <= 16  # binomial with .07, 99th percentile 18; .15 would give 22
+
+
+def test_texts_name_the_models():
+    target = torch.tensor([0] * 90 + [1] * 10)
+    good, bad = target.clone(), target.clone()
+    bad[95:] = 0
+    found = paired_compare("recall", good, bad, target, names=("good", "bad"), generator=seeded())
+    assert str(found).startswith("recall (binary), good - bad: 0.500 [")
+    assert "good is better with probability 0.9" in " ".join(str(found).split())
+    assert "probability that good is better" in found._repr_html_()
+    plain = paired_compare("recall", good, bad, target, generator=seeded())
+    assert (plain.names, plain.difference.low) == (("a", "b"), found.difference.low)
+    scores = torch.linspace(0, 1, 100, dtype=torch.float64)
+    areas = paired_compare("auc", scores, -scores, target, names=("up", "down"), looks=2, look=1)
+    assert str(areas).startswith("auc, up - down: 1.000 [")
+    counts = torch.tensor([[90, 10], [1, 9]])
+    assert "old - new" in str(compare("f1", counts, counts, names=("old", "new"), generator=seeded()))
+
+
+@pytest.mark.parametrize("names", ["ab", ("a", "a"), ("a", ""), ("a", "b", "c"), ("a", 1), None])
+def test_names_of_models_that_cannot_be(names):
+    target = torch.tensor([0, 1])
+    with pytest.raises(ValueError, match=r"names must be two different texts, that of a first"):
+        paired_compare("recall", target, target, target, names=names)

@@ -4,6 +4,7 @@ import math
 import warnings
 from functools import partial
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas
 import pytest
@@ -253,10 +254,12 @@ def test_a_list_of_measures_holds_the_means_of_each():
     for name, oracle in (("balanced_accuracy", sk.balanced_accuracy_score), ("mcc", sk.matthews_corrcoef)):
         assert found[name].values["poor"].tolist() == pytest.approx([oracle(target, each) for each in poor])
     table = found.table()
-    cell = table["difference"]["poor - good"]["mcc"]
-    difference = found["mcc"].differences["good", "poor"]
-    expected = [-each.item() for each in (difference.estimate, difference.high, difference.low)]
-    assert [cell, cell.low, cell.high] == pytest.approx(expected)
+    cell, of_one = (each.table()["difference"]["good - poor"] for each in (found, found["mcc"]))
+    oracle = [np.mean([sk.matthews_corrcoef(target, each) for each in some]) for some in (good, poor)]
+    assert cell["mcc"] == of_one["mean"] == pytest.approx(oracle[0] - oracle[1])
+    assert (cell["mcc"].low, cell["mcc"].high) == (of_one["mean"].low, of_one["mean"].high)
+    spread = np.std([sk.matthews_corrcoef(target, each) for each in good], ddof=1)
+    assert table["model"]["good"]["sd mcc"] == found["mcc"].table()["model"]["good"]["sd"] == pytest.approx(spread)
     assert table["model"]["good"]["seeds"] == 6
     assert table["model"]["good"]["mcc"].low == found["mcc"].models["good"].low
     assert str(found) == str(table)
@@ -387,3 +390,80 @@ def test_missing_classes_are_told():
     runs = {"a": [np.where(np.arange(400) == 7, None, NAMES[each]) for each in good]}
     with pytest.raises(ValueError, match=r"runs\['a'\]\[0\] has no value in row 7 \(1 of 400 rows\)"):
         over_runs(runs, NAMES[target], "f1")
+
+
+def test_class_groups_have_the_mean_recalls_of_scikit_learn():
+    random = np.random.default_rng(0)
+    target = torch.from_numpy(random.integers(0, 6, 300))
+    seeds = [torch.where(torch.from_numpy(random.random(300)) < 0.3, 5 - target, target) for _ in range(3)]
+    groups = imbtorch.shot_groups([500, 200, 60, 30, 9, 5])
+    found = over_runs({"net": seeds}, target, ["accuracy", "recall"], class_groups=groups, draws=50, generator=seeded())
+    assert list(found) == ["accuracy", "recall", "recall/many", "recall/medium", "recall/few"]
+    for name, classes in groups.items():
+        oracle = [sk.recall_score(target, each, average=None)[classes].mean() for each in seeds]
+        assert found[f"recall/{name}"].values["net"].tolist() == pytest.approx(oracle)
+    alone = over_runs({"net": seeds}, target, "recall", class_groups=groups, draws=50, generator=seeded())
+    assert list(alone) == list(found)[1:]
+    report = imbtorch.ImbalanceReport("multiclass", 6, class_groups=groups)
+    report.update(seeds[0], target)
+    assert report.compute()["recall/few"].item() == pytest.approx(found["recall/few"].values["net"][0].item())
+    names = np.array(list("abcdef"))
+    texts = {"net": [names[each] for each in seeds]}
+    by_name = over_runs(texts, names[target], "recall", class_groups={"few": ["e", "f"]}, draws=50, generator=seeded())
+    assert by_name["recall/few"].values["net"].tolist() == pytest.approx(found["recall/few"].values["net"].tolist())
+    folds = over_runs(
+        {"net": [seeds[0][:150], seeds[1][150:]]}, [target[:150], target[150:]], "f1", class_groups=groups
+    )
+    oracle = sk.f1_score(target[:150], seeds[0][:150], average=None)[groups["few"]].mean()
+    assert folds["f1/few"].values["net"][0].item() == pytest.approx(oracle)
+    with pytest.raises(ValueError, match="class_groups needs a measure that has a value for each class; add 'recall'"):
+        over_runs({"net": seeds}, target, "mcc", class_groups=groups)
+    with pytest.raises(ValueError, match=r"class_groups\['few'\] holds 7, which is no class"):
+        over_runs({"net": seeds}, target, "recall", class_groups={"few": [7]})
+
+
+def test_the_picture_has_a_panel_for_each_measure_with_seeds_means_and_intervals():
+    target, good = drawn()
+    _, poor = drawn(wrong=0.4, seeds=3)
+    found = over_runs({"good": good, "poor": poor}, target, ["balanced_accuracy", "mcc"], generator=seeded())
+    figure, panels = found.plot()
+    figure.canvas.draw()
+    assert [ax.get_xlabel() for ax in panels] == ["balanced_accuracy", "mcc"]
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == ["good", "poor"]
+    assert panels[0].yaxis_inverted()  # the first model at the top
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["seed", "mean with its 95% interval"]
+    for ax, runs in zip(panels, found.values(), strict=True):
+        points, others, means = ax.lines[0], ax.lines[1], ax.lines[2]
+        assert list(points.get_xdata()) == runs.values["good"].tolist()
+        assert list(others.get_xdata()) == runs.values["poor"].tolist()
+        assert [round(float(y)) for y in others.get_ydata()] == [1, 1, 1]
+        assert list(means.get_xdata()) == [each.estimate.item() for each in runs.models.values()]
+        (bars,) = ax.containers
+        ends = [segment[:, 0].tolist() for segment in bars.lines[2][0].get_segments()]
+        assert ends == [pytest.approx([each.low.item(), each.high.item()]) for each in runs.models.values()]
+    _, ax = plt.subplots()
+    nothing, same = found["mcc"].plot(ax)
+    assert (nothing, same) == (None, ax)
+    figure, ax = over_runs({"net": good[:2]}, [target] * 2, "mcc").plot()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["fold", "mean"]
+    many, panels = over_runs({"net": good}, target, ["f1", "mcc", "iam", "gmean"], draws=50).plot()
+    assert len(panels) == len(many.axes) == 4
+    plt.close("all")
+
+
+@pytest.mark.parametrize("given", [torch.zeros(3, 500, dtype=torch.long), [torch.zeros(500)] * 3, {}, None])
+def test_runs_that_are_no_mapping_are_refused_in_one_line(given):
+    with pytest.raises(
+        ValueError, match=r"^runs must map the name of each model to the predictions of its seeds, got"
+    ) as told:
+        over_runs(given, torch.zeros(500, dtype=torch.long), "f1")
+    assert len(str(told.value)) < 130
+
+
+def test_the_table_says_how_many_clusters_there_are():
+    target, good = drawn()
+    ids = torch.arange(len(target)) // 2
+    found = over_runs({"good": good}, target, "mcc", draws=50, cluster=ids, generator=seeded())
+    note = f"with a 95% interval for new seeds and new samples of {len(target) // 2} clusters; sd: standard deviation"
+    assert note in found.table().notes[0]

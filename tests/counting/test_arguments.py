@@ -91,3 +91,49 @@ def test_the_remedy_for_a_list_of_tensors_works():
             metric.update(parts, parts)
         joined = getattr(torch, remedy)(parts)
         metric.update(joined, joined)
+
+
+SIGNS = torch.tensor([-1, 1, -1, -1, 1])
+
+
+@pytest.mark.parametrize(
+    ("metric", "target", "shape"),
+    [
+        (imbtorch.Recall("binary"), SIGNS, (5,)),
+        (imbtorch.Recall("multiclass", num_classes=2), SIGNS, (5, 2)),
+        (imbtorch.Recall("multilabel", num_labels=2), torch.stack((SIGNS, -SIGNS), 1), (5, 2)),
+        (imbtorch.ThresholdSweep("f1"), SIGNS, (5,)),
+        (imbtorch.Recall("binary", ignore_index=-100), torch.tensor([-1, 1, -100, -1, 1]), (5,)),
+    ],
+)
+def test_classes_of_both_signs_get_a_remedy_that_keeps_the_negatives(metric, target, shape):
+    scores = torch.linspace(0.1, 0.4, 5).reshape(5, *[1] * (len(shape) - 1)).expand(shape).clone()
+    if metric.task == "multiclass":
+        scores[:, 0] = 1 - scores[:, 1]
+    with pytest.raises(
+        ValueError, match=r"target holds class -1 but .*if the classes are -1 and 1, pass \(target \+ 1\) // 2"
+    ) as told:
+        metric.update(scores, target)
+    assert "ignore_index" not in str(told.value)
+    metric.update(scores, torch.where(target == -100, target, (target + 1) // 2))  # as advised
+
+
+def test_other_classes_out_of_range_may_be_marks():
+    for target in (torch.tensor([-1, 0, 1]), torch.tensor([-1, -1, -1]), torch.tensor([-1, 0, 0])):
+        with pytest.raises(ValueError, match="if -1 marks ignored samples, pass ignore_index=-1"):
+            imbtorch.Recall("binary").update(torch.zeros(3), target)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [imbtorch.Recall("binary"), imbtorch.Recall("multilabel", num_labels=1), imbtorch.ThresholdSweep("f1")],
+)
+def test_percentages_are_told_from_logits(metric):
+    target = torch.tensor([0, 1, 1])
+    shape = (3, 1) if metric.task == "multilabel" else (3,)
+    percent = torch.tensor([12.0, 50.0, 99.0]).reshape(shape)
+    with pytest.raises(ValueError, match=r"got 12 .*; divide percentages by 100, or pass logits=True for raw scores$"):
+        metric.update(percent, target.reshape(shape))
+    with pytest.raises(ValueError, match=r"got -2 .*\); pass logits=True for raw scores$"):
+        metric.update(torch.tensor([-2.0, 3.0, 0.5]).reshape(shape), target.reshape(shape))
+    metric.update(percent / 100, target.reshape(shape))

@@ -255,9 +255,13 @@ def test_table_and_gain():
     few = table["value"]["recall/few"]
     assert few["plain"] < few["tau = 1"] < few[columns[2]]
     assert table["value"]["balanced_accuracy"][columns[2]] == pytest.approx(result["value"].item(), abs=1e-6)
-    gain = result.gain(generator=torch.Generator().manual_seed(0))
+    gain = result.gain()
     assert gain.low > 0
     assert f"balanced_accuracy {float(gain.estimate):+.3f} [{float(gain.low):+.3f}, " in table.notes[0]
+    assert "(95% pseudo-samples and 64 resampled buckets)" in table.notes[0]
+    assert table.notes[0].startswith("*: the chosen tau. ")
+    marks = [cell.mark for row in table["value"].values() for cell in row.values()]
+    assert marks == ["", "", "*"] * len(table["value"])
     assert "not shown" not in table.notes[0]
     assert " ".join(table.notes[0].split()) in " ".join(str(table).split())
     assert "<table>" in result._repr_html_()

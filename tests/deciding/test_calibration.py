@@ -128,6 +128,11 @@ def test_a_bin_of_one_sample_adds_no_error():
         ([0.05, 0.1, 0.2], "scores of all samples are too high by a factor of 2; 3 of 3 intervals say so"),
         ([0.1, 0.2, 0.0], "scores above 0.35 are too high (400 positives expected, none found); 1 of 3"),
         ([0.1, 0.4, 0.4], "scores above 0.15 up to 0.35 are too low by a factor of 2; 1 of 3 intervals say so"),
+        ([0.05, 0.1, 0.8], "scores above 0.35 are too low by a factor of 2; 1 of 3 intervals say so, 2 the opposite"),
+        (
+            [0.2, 0.4, 0.0],
+            "scores above 0.35 are too high (400 positives expected, none found); 1 of 3 intervals say so, 2",
+        ),
     ],
 )
 def test_the_verdict_says_which_scores_are_too_high(shares, expected):
@@ -138,6 +143,7 @@ def test_the_verdict_says_which_scores_are_too_high(shares, expected):
     found = counted(scores, target, thresholds=grid).calibration(bins=100)
     assert found.verdict.startswith(expected)
     assert found.verdict[1:] in " ".join(str(found).split())
+    assert found.table().notes[2] == "share: 95% Clopper-Pearson interval"
 
 
 def test_several_classes_are_each_compared_with_the_rest():

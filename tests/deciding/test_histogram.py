@@ -1,6 +1,7 @@
 """Scores between thresholds: rounding, bad input, and logits that crowd."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -142,6 +143,90 @@ def test_scores_that_crowd_in_one_bin_are_warned_of_once():
     own = ThresholdSweep("f1", 11)  # as asked for
     own.update(saturated, target)
     own.compute()
+
+
+NEAR = torch.linspace(0.98001, 0.98013, 15, dtype=torch.float64)  # between two thresholds, as after a saturated layer
+POSITIVE = torch.tensor([0, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1, 1, 1])
+MIXED = {
+    "probabilities": ({}, NEAR, POSITIVE),
+    "half of them in two steps": ({}, torch.cat((NEAR, NEAR - 0.0003)).float(), POSITIVE.repeat(2)),
+    "logits": ({"logits": True}, NEAR.logit().float(), POSITIVE),
+    "another class is ignored": ({"ignore_index": 7}, torch.cat((NEAR, NEAR)), torch.cat((POSITIVE, POSITIVE * 0 + 7))),
+    "scores of both classes": ({}, torch.stack((1 - NEAR, NEAR), 1), POSITIVE),
+    "positions": ({}, NEAR.view(3, 5), POSITIVE.view(3, 5)),
+    "labels": (
+        {"task": "multilabel", "num_labels": 2},
+        torch.stack((torch.linspace(0, 1, 15), NEAR.float()), 1),
+        torch.stack((POSITIVE, POSITIVE), 1),
+    ),
+    "classes": (
+        {"task": "multiclass", "num_classes": 3, "per_class": True},
+        torch.stack((1 - NEAR, NEAR, NEAR * 0), 1),
+        torch.where(torch.arange(15) == 0, 2, POSITIVE),
+    ),
+    "logits of classes": (
+        {"task": "multiclass", "num_classes": 2, "per_class": True, "logits": True},
+        torch.stack((-NEAR.logit(), 0 * NEAR), 1),
+        POSITIVE,
+    ),
+    "weights": ({"weighted": True}, NEAR, POSITIVE),
+}
+
+
+@pytest.mark.parametrize("kind", MIXED)
+def test_few_scores_that_differ_within_a_bin_are_told(kind):
+    """Of 15 scores, whose area scikit-learn finds to be 0.982 and a sweep 0.5, as in issue 2819 of torchmetrics."""
+    arguments, scores, target = MIXED[kind]
+    assert sk.roc_auc_score(POSITIVE, NEAR) == pytest.approx(55 / 56)
+    sweep = ThresholdSweep("f1", also=["auc"], **arguments)
+    sweep.update(scores, target)
+    with pytest.warns(UserWarning, match=r"differ but fall between the same two thresholds, such as \d+ scores above"):
+        found = {name: value.item() for name, value in sweep.compute().items()}
+    assert min(value for name, value in found.items() if name.startswith("auc")) < 0.9
+    sweep.compute()  # once
+    sweep.reset()
+    sweep.update(scores, target)
+    sweep.update(scores, target)  # a single time, and after a reset again
+    with pytest.warns(UserWarning, match="differ but fall between the same two thresholds"):
+        sweep.compute()
+
+
+def votes(noise, trees):
+    """Scores of a forest."""
+    return (noise.sigmoid() * trees).round() / trees
+
+
+@pytest.mark.parametrize("samples", [15, 60, 300])
+def test_true_ties_and_ordinary_scores_are_not_told(samples):
+    """Of 300 right programs each; where a warning comes, the area is in fact off."""
+    generator, told = torch.Generator().manual_seed(samples), {"ordinary": 0, "ties": 0}
+    for number in range(300):
+        target = (torch.rand(samples, generator=generator) < (0.5, 0.2)[number % 2]).long()
+        target[:2] = torch.tensor([0, 1])
+        noise = torch.randn(samples, generator=generator) + 1.5 * target
+        scores = (noise.sigmoid(), votes(noise, 10), votes(noise, 100), torch.round(noise.sigmoid(), decimals=2))[
+            number % 4
+        ]
+        sweep = ThresholdSweep("f1", also=["auc"])
+        sweep.update(scores, target)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            error = abs(sweep.compute()["auc"].item() - sk.roc_auc_score(target, scores))
+        told["ties" if number % 4 else "ordinary"] += len(caught)
+        assert error < (1e-6 if number % 4 else 0.011 if not caught else 0.2)
+    assert told["ties"] == 0
+    assert told["ordinary"] <= 4  # of 75
+
+
+def test_a_batch_without_scores_to_compare_is_counted():
+    sweep = ThresholdSweep("f1", ignore_index=7)
+    for scores, target in ((torch.zeros(0), torch.zeros(0)), (NEAR, POSITIVE * 0 + 7), (NEAR, POSITIVE)):
+        sweep.update(scores, target.long())
+    sweep.compute()  # without a warning: the first batch shows no scores that differ
+    single = ThresholdSweep("f1")
+    for score, label in ((0.3, 1), (0.2, 0)):
+        single.update(torch.tensor(score), torch.tensor(label))
+    assert single.compute()["value"] == 1
 
 
 def test_scores_of_zero_are_equal_and_lie_between_no_two_thresholds():

@@ -1,5 +1,6 @@
 """Decision rules: their decisions, their numbers in checkpoints, their precision, and other forms of a module."""
 
+import contextlib
 import copy
 import io
 import pickle
@@ -10,6 +11,7 @@ import torch
 import torchmetrics
 from adjustments import long_tail
 from processes import launch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import imbtorch
 from imbtorch import LogitAdjustment, LogitAdjustmentSweep, Threshold, ThresholdSweep
@@ -451,6 +453,126 @@ def test_the_prior_is_a_copy():
     assert rule.prior.tolist() == [0.9, 0.1]
 
 
+# --- what a rule tells at its first use -------------------------------------------------------------------------------
+
+START = {
+    "Threshold": (lambda: ThresholdSweep("f1"), "predicts at its start, threshold 0.5: log the sweep"),
+    "labels": (
+        lambda: ThresholdSweep("f1", task="multilabel", num_labels=3),
+        "predicts at its start, threshold 0.5: log the sweep",
+    ),
+    "LogitAdjustment": (
+        lambda: LogitAdjustmentSweep("balanced_accuracy", PRIOR),
+        "predicts at its start, tau 0: log the sweep",
+    ),
+}
+SCORES = torch.tensor([[0.7, 0.2, 0.1], [0.5, 0.3, 0.2], [0.3, 0.6, 0.1], [0.2, 0.3, 0.5]])
+
+
+def counted(kind):
+    """Return a sweep that has counted samples, and scores for its rule."""
+    sweep = START[kind][0]()
+    scores = SCORES[:, 0] if kind == "Threshold" else SCORES
+    target = {"Threshold": torch.tensor([1, 1, 0, 0]), "labels": (SCORES > 0.4).long()}
+    sweep.update(scores, target.get(kind, torch.tensor([0, 0, 1, 2])))
+    return sweep, scores
+
+
+@pytest.mark.parametrize("kind", START)
+def test_a_rule_that_was_never_chosen_tells_once(kind):
+    sweep, scores = counted(kind)
+    with pytest.warns(UserWarning, match=START[kind][1]):
+        sweep.rule(scores)
+    sweep.rule.predict(scores)  # once
+    sweep, scores = counted(kind)
+    sweep.compute()
+    sweep.rule(scores)
+    other, _ = counted(kind)
+    other.rule.take(sweep.result())
+    other.rule(scores)
+    quiet, _ = counted(kind)
+    quiet.rule.quiet = True
+    quiet.rule(scores)
+
+
+@pytest.mark.parametrize("kind", START)
+@pytest.mark.parametrize("copied", ["state", "without metadata", "file"])
+def test_whether_a_rule_was_chosen_travels_in_its_state(kind, copied, tmp_path):
+    for chosen in (False, True):
+        sweep, scores = counted(kind)
+        module = torch.nn.ModuleDict({"sweep": sweep})
+        if chosen:
+            sweep.compute()
+        state = module.state_dict()
+        if copied == "without metadata":
+            state = {name: each.clone() for name, each in state.items()}
+        if copied == "file":
+            torch.save(state, tmp_path / "state")
+            state = torch.load(tmp_path / "state", weights_only=True)
+        other = torch.nn.ModuleDict({"sweep": START[kind][0]()})
+        other.load_state_dict(state)
+        moved = bool((getattr(sweep.rule, "tau" if kind == "LogitAdjustment" else "log_odds") != 0).any())
+        expected = chosen and (moved or copied != "without metadata")
+        with contextlib.nullcontext() if expected else pytest.warns(UserWarning, match=START[kind][1]):
+            other["sweep"].rule(scores)
+        again = START[kind][0]()
+        again.rule.load_state_dict(other["sweep"].rule.state_dict())  # as to averaged weights
+        assert again.rule.chosen == expected
+
+
+def test_a_threshold_that_was_chosen_as_one_half_was_chosen():
+    sweep = ThresholdSweep("f1", thresholds=3)
+    sweep.update(torch.tensor([0.3, 0.4, 0.6, 0.7]), torch.tensor([0, 0, 1, 1]))
+    assert sweep.compute()["threshold"] == 0.5
+    other = ThresholdSweep("f1")
+    other.load_state_dict(sweep.state_dict())
+    other.rule(SCORES[:, 0])
+
+
+def test_rules_of_the_user_were_chosen_by_the_user():
+    for rule in (Threshold(0.5), LogitAdjustment(PRIOR, 0.0, logits=False), Threshold([0.5, 0.5, 0.5])):
+        scores = SCORES[:, 0] if rule.state_dict().get("threshold", SCORES).dim() == 0 else SCORES
+        rule(scores)
+        rule.load_state_dict(dict(rule.state_dict()))  # without the mark
+        rule(scores)
+    sweep = ThresholdSweep("f1")
+    sweep.rule.load_state_dict(Threshold(0.5).state_dict())
+    sweep.rule(SCORES[:, 0])
+    deployed = Threshold(0.5)
+    deployed.load_state_dict(ThresholdSweep("f1").rule.state_dict())
+    with pytest.warns(UserWarning, match="predicts at its start, threshold 0.5"):
+        deployed(SCORES[:, 0])
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Converting a tensor to a Python boolean")
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("kind", START)
+def test_a_rule_says_nothing_while_it_is_compiled_traced_or_exported(kind, missing):
+    expected = None
+    for form in (
+        lambda rule, scores: torch.compile(rule, backend="eager", fullgraph=True)(scores),
+        lambda rule, scores: torch.jit.trace(rule, scores)(scores),
+        lambda rule, scores: torch.jit.script(rule)(scores),
+        lambda rule, scores: torch.export.export(rule, (scores,)).module()(scores),
+        lambda rule, scores: torch.export.export(rule, (scores,), strict=True).module()(scores),
+        lambda rule, scores: make_fx(rule)(scores)(scores),
+        lambda rule, scores: make_fx(rule, tracing_mode="fake", _allow_non_fake_inputs=True)(scores)(scores),
+        lambda rule, scores: torch.vmap(rule)(scores.unsqueeze(0))[0],
+    ):
+        sweep, scores = counted(kind)
+        scores = scores.repeat(10, *[1] * (scores.dim() - 1))
+        if missing:
+            torch.nn.ModuleDict({"sweep": sweep}).load_state_dict({})
+        found = form(sweep.rule, scores)
+        with pytest.warns(UserWarning, match="holds no rule" if missing else START[kind][1]):
+            expected = sweep.rule(scores)
+        assert torch.equal(found, expected)
+
+
+# --- probabilities in place of logits ---------------------------------------------------------------------------------
+
+
 def test_a_rule_of_logits_tells_that_it_was_given_probabilities():
     """Its decisions would be others without a word; the first batch on the CPU shows it."""
     logits, _, prior = long_tail(200)
@@ -461,7 +583,7 @@ def test_a_rule_of_logits_tells_that_it_was_given_probabilities():
     one = 3 * torch.randn(200, generator=torch.Generator().manual_seed(0)) - 2
     for threshold in (Threshold(0.3, logits=True), Threshold([0.3, 0.4], logits=True)):
         scores = one if threshold.threshold.dim() == 0 else torch.stack((one, one.flip(0)), 1)
-        with pytest.warns(UserWarning, match=r"Threshold: the scores lie in \(0, 1\] and crowd near 0"):
+        with pytest.warns(UserWarning, match=r"Threshold: the scores lie in \[0, 1\] and crowd near 0"):
             threshold(scores.sigmoid())
         copy.deepcopy(threshold)(scores.sigmoid())
     for fine, scores in (
@@ -476,3 +598,98 @@ def test_a_rule_of_logits_tells_that_it_was_given_probabilities():
     assert torch.equal(
         torch.vmap(LogitAdjustment(prior))(batches), LogitAdjustment(prior)(batches.movedim(0, -1)).movedim(-1, 0)
     )
+
+
+def beta(generator, samples=400, zeros=0):
+    """Draw probabilities of a rare class, Beta(.3, 10), none of them above 0.5 in most draws; the first are 0."""
+    found = torch.from_numpy(np.random.default_rng(generator).beta(0.3, 10, samples)).float()
+    found[:zeros] = 0
+    return found
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 8])
+def test_probabilities_of_a_rare_class_are_told_by_rules_and_in_update(zeros):
+    for seed in range(20):
+        scores = beta(seed, zeros=zeros)
+        for rule in (Threshold(0.5, logits=True), Threshold(0.1, logits=True)):
+            with pytest.warns(UserWarning, match="crowd near 0, as probabilities do"):
+                decided = rule(scores)
+            assert decided.sum() >= 400 - zeros  # all of them are alarms
+        report = imbtorch.ImbalanceReport("binary", logits=True)
+        with pytest.warns(UserWarning, match="crowd near 0, as probabilities do"):
+            report.update(scores, (scores > 0.1).long())
+
+
+def test_the_first_scores_that_suffice_are_looked_at():
+    rule, scores = Threshold(0.1, logits=True), beta(0)
+    for few in scores[:60].split(20):
+        rule(few)
+    with pytest.warns(UserWarning, match="crowd near 0"):
+        rule(scores)
+    rule(scores)
+
+
+def heads(number, generator):
+    """Yield scores of untrained networks, with and without ReLU at their end, that all lie in [0, 1]."""
+    while number:
+        features, width, depth = (
+            int(torch.randint(*ends, (1,), generator=generator)) for ends in ((3, 40), (8, 64), (0, 3))
+        )
+        scores = torch.randn(400, features, generator=generator)
+        for size in [width] * depth + [1]:
+            reach = scores.shape[1] ** -0.5
+            weight, bias = (
+                reach * (2 * torch.rand(rows, size, generator=generator) - 1) for rows in (scores.shape[1], 1)
+            )
+            scores = scores @ weight + bias
+            scores = scores.relu() if size > 1 or number % 2 else scores
+        if scores.min() >= 0 and 0.01 < scores.max() <= 1:
+            number -= 1
+            yield scores.flatten()
+
+
+def test_logits_of_right_programs_are_no_probabilities():
+    """Half of the heads end in ReLU; untrained networks without it give scores in [0, 1] by chance."""
+    some = list(heads(400, torch.Generator().manual_seed(0)))
+    assert sum(bool((scores == 0).any()) for scores in some) > 150
+    assert sum(bool((scores < 0.05).any() and (scores > 0).all()) for scores in some) > 30  # all would be alarms
+    for scores in some:
+        Threshold(0.5, logits=True)(scores)
+        Threshold(0.3, logits=True)(scores)
+        imbtorch.ImbalanceReport("binary", logits=True).update(scores, (torch.arange(400) % 9 == 0).long())
+
+
+# --- points of another threshold --------------------------------------------------------------------------------------
+
+
+def test_a_point_says_how_the_rule_takes_it_until_it_has():
+    sweep = ThresholdSweep("f1")
+    sweep.update(torch.tensor([0.1, 0.3, 0.4, 0.45, 0.6, 0.8]), torch.tensor([0, 1, 0, 0, 1, 1]))
+    assert "sweep.rule" not in str(sweep.best())  # which is the threshold of the rule
+    point = sweep.best(costs=[[0, 1], [50, 0]])
+    assert str(point).endswith("sweep.rule.take(point)")
+    assert str(pickle.loads(pickle.dumps(point))) == str(copy.deepcopy(point)) == str(point)
+    sweep.rule.take(point)
+    assert "sweep.rule" not in str(point)
+    assert str(sweep.best()).endswith("sweep.rule.take(point)")
+    assert "sweep.rule" not in str(sweep.result().best(costs=[[0, 1], [50, 0]]))  # a result knows no rule
+
+
+def test_points_of_labels_and_of_tau_say_how_the_rule_takes_them():
+    labels = ThresholdSweep("f1", task="multilabel", num_labels=2)
+    scores = torch.tensor([[0.1, 0.9], [0.3, 0.4], [0.6, 0.3], [0.8, 0.2]])
+    labels.update(scores, torch.tensor([[0, 1], [0, 1], [1, 0], [1, 0]]))
+    assert not any("sweep.rule" in str(point) for point in labels.best().values())
+    points = labels.best(alerts=0.25)
+    assert str(points["0"]).endswith("sweep.rule.take(points)")
+    labels.rule.take(points)
+    assert not any("sweep.rule" in str(point) for point in points.values())
+    classes = ThresholdSweep("f1", task="multiclass", num_classes=3)  # has no rule
+    classes.update(SCORES, torch.tensor([0, 0, 1, 2]))
+    assert not any("sweep.rule" in str(point) for point in classes.best().values())
+    sweep = swept()
+    assert "sweep.rule" not in str(sweep.best())
+    point = sweep.best("accuracy")
+    assert str(point).endswith("sweep.rule.take(point)")
+    sweep.rule.take(point)
+    assert "sweep.rule" not in str(point)

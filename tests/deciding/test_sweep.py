@@ -63,7 +63,7 @@ def test_each_label_is_swept_apart(name):
     sweep = ThresholdSweep(measure, 21, "multilabel", num_labels=3, class_names=["a", "b", "c"], prefix="val_")
     sweep.update(scores, target)
     found = sweep.compute()
-    assert list(found) == [f"val_{each}/{label}" for each in ("threshold", "value") for label in "abc"]
+    assert list(found) == [f"val_{each}/{label}" for each in ("threshold", "value") for label in "abc"] + ["val_value"]
     grid = even(21, torch.float32)
     for index, label in enumerate("abc"):
         flat = scores[:, index].flatten(), target[:, index].flatten()
@@ -388,11 +388,44 @@ def test_further_values_of_labels():
     sweep, logits, target = swept(also=("average_precision", "auc"), **LABELS)
     found = sweep.compute()
     names = [f"{name}{label}" for name in ("average_precision", "auc") for label in ("/cat", "/dog", "")]
-    assert list(found)[4:] == names
+    assert list(found)[5:] == names
     for index, label in enumerate(("cat", "dog")):
         expected = sk.average_precision_score(target[:, index], logits[:, index])
         assert found[f"average_precision/{label}"].item() == pytest.approx(expected, abs=2e-3)
         assert sweep.interval("average_precision").estimate[index].item() == pytest.approx(expected, abs=2e-3)
+
+
+@pytest.mark.parametrize("task", ["multilabel", "multiclass"])
+def test_the_mean_of_labels_or_classes_has_the_name_without_a_suffix(task):
+    """The oracle is scikit-learn's value of each label at its threshold; labels without positives are left out."""
+    draw = np.random.default_rng(0)
+    classes = draw.integers(3, size=300)
+    scores = 0.4 * np.eye(4)[classes] + draw.dirichlet(np.ones(4), 300) * 0.6
+    target = np.eye(4, dtype=int)[classes]  # the last one has no positives
+    options = {"num_labels": 4} if task == "multilabel" else {"num_classes": 4}
+    sweep = ThresholdSweep("f1", task=task, **options)
+    sweep.update(torch.from_numpy(scores), torch.from_numpy(target if task == "multilabel" else classes))
+    with pytest.warns(UserWarning, match="had no"):
+        found = sweep.compute()
+    each = [sk.f1_score(target[:, at], scores[:, at] > found[f"threshold/{at}"].item()) for at in range(3)]
+    assert found["value"].item() == pytest.approx(np.mean(each), abs=1e-6)
+    assert sweep["value"].higher_is_better
+    assert len(sweep.table().rows()) == 4 if hasattr(sweep.table(), "rows") else True
+    assert sweep.interval("value").estimate.shape == (4,)
+
+
+def test_there_is_no_mean_while_a_label_keeps_no_limit():
+    scores = torch.tensor([[0.9, 0.2], [0.8, 0.9], [0.2, 0.6], [0.1, 0.7]])
+    target = torch.tensor([[1, 1], [1, 0], [0, 0], [0, 0]])
+    sweep = ThresholdSweep("recall", task="multilabel", num_labels=2, at_least={"precision": 0.9})
+    sweep.update(scores, target)
+    with pytest.warns(UserWarning, match="1: no threshold has precision >= 0.9"):
+        found = sweep.compute()
+    assert (found["value/0"], found["value/1"]) == (1, 0)  # the worst possible value
+    assert found["value"].isnan()
+    sweep.reset()
+    sweep.update(scores, torch.tensor([[1, 0], [1, 1], [0, 0], [0, 0]]))
+    assert sweep.compute()["value"] == 1
 
 
 def test_net_benefit_is_swept_at_one_price():
@@ -593,7 +626,7 @@ def test_a_metric_of_the_threshold_counts_what_the_sweep_counted(task, dtype, ga
     sweep.update(logits, target)
     found = sweep.compute()
     best = [value.item() for name, value in found.items() if name.startswith("threshold")]
-    values = [value.item() for name, value in found.items() if name.startswith("value")]
+    values = [value.item() for name, value in found.items() if name.startswith("value")][: len(best)]
     average = {"average": "none"} if task == "multilabel" else {}
     metric = imbtorch.FScore(**settings, **average, threshold=best if task == "multilabel" else best[0])
     metric.update(logits, target)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 from distributions import DEVICES, MATRICES, WEIGHT, A, apart, betas, mean_cdf, rates, score, seeded, whole
+from rooms import HEAVY, largest_cluster, quantiles
 from rooms import draws as drawing
-from rooms import quantiles
 from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
 import imbtorch
 from imbtorch import balanced_accuracy, geometric_mean, imbalance_accuracy
-from imbtorch.statistics import Comparison, Interval, beats_baseline, bootstrap, compare, posterior
+from imbtorch.statistics import Comparison, Interval, beats_baseline, bootstrap, compare, over_runs, posterior
 
 # --- posterior ------------------------------------------------------------------------------------------------------
 
@@ -438,6 +438,40 @@ def test_a_cluster_of_more_than_five_times_the_mean_is_warned_of():
     both = torch.stack((torch.ones_like(clusters), clusters))  # of two problems, one is uneven
     with pytest.warns(UserWarning, match="holds 27%"):
         bootstrap(balanced_accuracy, both, 50, clusters=True)
+
+
+def test_a_cluster_of_less_than_one_percent_is_never_large():
+    """Heavy tails of few clusters are told as by five times the mean; of many small ones nobody is."""
+    random = np.random.default_rng(0)
+    for number in (15, 30, 100, 300, 1000, 57_944):
+        for shape in (1.2, 1.5, 2.0, 3.0):
+            for _ in range(20):
+                sizes = np.minimum(10 * (random.pareto(shape, number) + 1), 5000).astype(int)
+                share = sizes.max() / sizes.sum()
+                expected = share * number > 5 and share >= 0.01
+                assert bool(largest_cluster(torch.from_numpy(sizes), HEAVY)) == expected
+    even = torch.full((57_944,), 10)
+    even[0] = 52  # 5.2 times the mean, and 0.009%
+    assert largest_cluster(even, HEAVY) == largest_cluster(even) == ""
+    ids = torch.arange(len(even)).repeat_interleave(even)
+    target = (ids % 50 == 0).long()
+    preds = torch.where(ids % 7 == 0, 1 - target, target)
+    over_runs({"a": [preds, target]}, target, "f1", draws=2, cluster=ids)  # warnings are errors here
+
+
+@pytest.mark.parametrize("sizes", ["equal", "uniform", "poisson", "lognormal"])
+def test_sizes_of_light_tails_are_no_reason_for_a_warning(sizes):
+    random = np.random.default_rng(0)
+    told = 0
+    for number in (15, 30, 100, 1000):
+        drawn = {
+            "equal": np.full((50, number), 20),
+            "uniform": random.integers(1, 41, (50, number)),
+            "poisson": 1 + random.poisson(20, (50, number)),
+            "lognormal": np.ceil(20 * np.exp(0.4 * random.standard_normal((50, number)))),
+        }[sizes]
+        told += sum(bool(largest_cluster(torch.from_numpy(each), HEAVY)) for each in drawn)
+    assert told == 0
 
 
 def test_clusters_that_cannot_be_resampled_are_refused():

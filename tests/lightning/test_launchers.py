@@ -19,7 +19,15 @@ from processes import counted_collectives, launch
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, Subset, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+)
 from trainings import CLASSES, QUIET, THIRD_PARTY, Classifier, Notes, dataset, exact, join_lightning, listening
 from versions import loading, needs_fsdp2_on_cpus, needs_resumed_epochs
 
@@ -62,6 +70,39 @@ def own_batches(data, **options):
     return DataLoader(data, batch_sampler=OwnBatches(SequentialSampler(data), 16, False), **options)
 
 
+class Unsharded(IterableDataset):
+    """Data set whose processes all yield all samples."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __iter__(self):
+        return (self.data[index] for index in range(len(self.data)))
+
+
+def whole(data, **options):
+    return DataLoader(data, 4, **options)
+
+
+def unsharded(data, **options):
+    return DataLoader(Unsharded(data), 4, **options)
+
+
+def mixed(data, **options):
+    order = torch.Generator().manual_seed(torch.distributed.get_rank())
+    return DataLoader(data, 4, sampler=RandomSampler(data, generator=order), **options)
+
+
+LOADERS = {
+    "exact": exact,
+    "padded": padded,
+    "own": own_batches,
+    "whole": whole,
+    "mixed": mixed,
+    "iterable": unsharded,
+}
+
+
 def trained(rank, world, options):
     """Run a trainer on all processes; options say what is out of the ordinary."""
     join_lightning(world)
@@ -70,7 +111,7 @@ def trained(rank, world, options):
     module = WithoutMetrics() if options.get("bare") else Classifier(**options.get("module", {}))
     workers = options.get("workers", 0)
     val_data = Subset(data, range(0, len(data), 2)) if options.get("subset") else data
-    make = {"exact": exact, "padded": padded, "own": own_batches}[options.get("batches", "exact")]
+    make = LOADERS[options.get("batches", "exact")]
     train, val = DataLoader(data, 16, shuffle=True, drop_last=True), make(val_data, num_workers=workers)
     trainer = lightning.Trainer(
         **QUIET,
@@ -194,6 +235,45 @@ def test_repeated_samples_are_told_in_validate_and_test_in_place_of_lightnings_w
     (text,) = ranks[0].told
     assert text.startswith(f"{stage} counts 1 of 101 samples twice")
     assert ranks[1].told == []
+
+
+@pytest.mark.parametrize("act", ["fit", "validate", "test"])
+@pytest.mark.parametrize("batches", ["whole", "mixed", "iterable"])
+def test_loaders_that_give_all_processes_all_samples_are_told_once(batches, act):
+    """Also if the sanity check sees no more than eight samples; the batches are of four."""
+    options = {"act": act, "batches": batches, "epochs": 2, "trainer": {"use_distributed_sampler": False}}
+    ranks = launch(2, trained, options)
+    for rank in ranks:
+        assert [sum(map(sum, counts)) for counts, _ in rank.epochs] == [202] * (2 if act == "fit" else 1)
+    (text,) = [text for text in ranks[0].told if "shuffling enabled" not in text]  # of Lightning
+    what = "samples are" if batches == "mixed" else "first batch is"
+    assert text.startswith(f"ImbalanceReport: the {what} the same on all processes")
+    assert "use_distributed_sampler=True" in text
+    assert [text for text in ranks[1].told if "shuffling enabled" not in text] == []
+
+
+class ByHand(Classifier):
+    """Logs numbers that it has computed, under a name of its own."""
+
+    def on_validation_epoch_end(self):
+        self.log("my own name", self.val.compute()["val_iam"], rank_zero_only=True)
+        self.val.reset()
+
+
+def by_hand(rank, world):
+    """Return what is told of a padded loader whose report is computed by hand."""
+    join_lightning(world)
+    options = {**QUIET, "strategy": "ddp", "devices": world, "logger": False, "enable_checkpointing": False}
+    with listening() as told:
+        trainer = lightning.Trainer(**options, max_epochs=2)
+        trainer.fit(ByHand(), DataLoader(dataset(), 16), padded(dataset()))
+    return [text for text in told if "sync_dist=True" not in text]  # which Lightning recommends
+
+
+def test_a_padded_loader_is_told_of_a_report_that_is_computed_by_hand():
+    (text,), silent = launch(2, by_hand)
+    assert text.startswith("validation counts 1 of 101 samples twice")
+    assert silent == []
 
 
 def test_lightning_warns_as_ever_where_there_is_no_metric_of_ours():

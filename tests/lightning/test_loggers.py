@@ -1,8 +1,11 @@
 """What loggers get beside numbers: figures of reports and sweeps, the table and picture of the choice of an epoch."""
 
+import ast
 import inspect
 import io
 import math
+import re
+import warnings
 
 import lightning
 import numpy as np
@@ -14,10 +17,11 @@ from pictures import legend, recalls_beside
 from rooms import drawings
 from sklearn import metrics as sklearn_metrics
 from torch import nn
-from trainings import THIRD_PARTY, Comet, MLflow, Notes, Wandb, listening, new_pictures, scripted
+from torchmetrics import MetricCollection
+from trainings import QUIET, THIRD_PARTY, Comet, MLflow, Notes, Wandb, indices, listening, new_pictures, scripted
 from versions import import_or_skip
 
-from imbtorch import ImbalanceReport, ThresholdSweep, balanced_accuracy, f_score
+from imbtorch import BalancedAccuracy, ImbalanceReport, ThresholdSweep, balanced_accuracy, f_score
 from imbtorch.lightning import ConfusionFigures, SelectionSummary
 from imbtorch.plots import plot_values
 
@@ -254,3 +258,83 @@ def test_a_logger_that_takes_nothing_is_no_reason_to_draw(monkeypatch):
         assert [text.partition(" of imbtorch")[0] for text in told] == ["Notes gets no figures and tables"] * bool(
             logger
         )
+
+
+# --- names that MLflow refuses or takes for one -----------------------------------------------------------------------
+
+COLLIDING = {
+    "one name": (
+        ["<30", ">30", "NO"],
+        "gives both 'val_recall/<30' and 'val_recall/>30' the same name, 'val_recall/30",
+    ),
+    "one is a part": (
+        ["C", "C#", "C++"],
+        "gives both 'val_recall/C' and 'val_recall/C#' the same name, 'val_recall/C'",
+    ),
+    "nothing left of one": (["<=50K", ">50K", "?"], "gives both 'val_recall/<=50K' and 'val_recall/>50K' the same"),
+    "no ASCII letter": (["猫", "犬", "鳥"], "refuses 'val_recall/猫', of which it would get 'val_recall/', and ends"),
+    "a path": (["a/../b", "b", "c"], "refuses 'val_recall/a/../b'"),
+    "a folder": (["a/", "b", "c"], "refuses 'val_recall/a/'"),
+    "long": (["a", "b", "c" * 250], "refuses 'val_recall/ccc"),
+    "apart": (["low <3%", "mid.", "größer"], ""),
+}
+
+
+def mlflow_takes(names):
+    """Whether MLflow takes all these names, after Lightning's logger, for as many metrics."""
+    mlflow = import_or_skip("mlflow")
+    sent = [re.sub("[^a-zA-Z0-9_/. -]+", "", name) for name in names]  # as lightning/pytorch/loggers/mlflow.py does
+    try:
+        for name in sent:
+            mlflow.utils.validation._validate_metric_name(name)
+    except mlflow.exceptions.MlflowException:
+        return False
+    return len(set(sent)) == len(sent) and max(map(len, sent)) <= mlflow.utils.validation.MAX_ENTITY_KEY_LENGTH
+
+
+@pytest.mark.default_cases("one name-fit", "no ASCII letter-validate", "long-test", "apart-fit")
+@pytest.mark.parametrize("act", ["fit", "validate", "test"])
+@pytest.mark.parametrize("kind", COLLIDING)
+def test_names_that_mlflow_refuses_or_merges_are_told_at_the_start(kind, act):
+    names, text = COLLIDING[kind]
+    options = {"measures": ["iam"], "per_class": ["recall"], "prefix": "val_"}
+    seen = []
+
+    def log(module):
+        seen.append([str(each.message) for each in caught if "MLflow" in str(each.message)])
+        module.log_dict(module.val)
+
+    module = scripted(lightning)((1,), on_validation_epoch_end=log)
+    module.val = ImbalanceReport("multiclass", class_names=names, **options)
+    module.test_step, module.on_test_epoch_end = module.validation_step, module.on_validation_epoch_end
+    trainer = lightning.Trainer(**QUIET, max_epochs=1, logger=[MLflow(), Notes()], enable_checkpointing=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        getattr(trainer, act)(module, *[indices()] * (2 if act == "fit" else 1))
+    assert mlflow_takes(module.val.keys()) is (text == "")
+    assert seen[0] == seen[-1]  # before the first value is logged, once
+    assert len(seen[0]) == bool(text)
+    if text:
+        assert seen[0][0].startswith(f"MLflow {text}")
+        better = ast.literal_eval(re.search(r"build self\.val with class_names named (\[.*\])$", seen[0][0])[1])
+        assert len(better) == len(names)
+        assert mlflow_takes(ImbalanceReport("multiclass", class_names=better, **options).keys())
+
+
+def test_names_of_groups_labels_and_collections_are_told_too():
+    report = ImbalanceReport("binary", groups=["a+", "a-", "a"], measures=["iam"], per_class=())
+    sweep = ThresholdSweep("f1", task="multilabel", num_labels=2, class_names=["猫", "犬"])
+    pair = MetricCollection({"F1 %": BalancedAccuracy("binary"), "F1 #": BalancedAccuracy("binary")})
+    remedies = {
+        "groups named ['a_0', 'a-_1', 'a_2']": report,
+        "class_names named ['class_0', 'class_1']": sweep,
+        "choose names that differ in these": pair,
+    }
+    for remedy, metric in remedies.items():
+        module = scripted(lightning)((1,), on_validation_epoch_end=lambda module: None)
+        module.other = metric
+        for logger, told in ((MLflow(), True), (Notes(), False)):
+            trainer = lightning.Trainer(**QUIET, logger=logger, enable_checkpointing=False)
+            with listening() as texts:
+                trainer.validate(module, indices(), verbose=False)
+            assert [remedy in text for text in texts if "MLflow" in text] == [True] * told

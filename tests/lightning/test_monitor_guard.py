@@ -446,6 +446,56 @@ def test_counts_that_pile_up_over_calls_are_told_once(act, reset):
     assert [text.partition(":")[0] for text in told] == [PILED.format("val", BATCHES, stage)] * (not reset)
 
 
+class BrokenFileError(Exception):
+    """Error of a loader."""
+
+
+@pytest.mark.parametrize("barebones", [True, False])
+@pytest.mark.parametrize("same", [True, False])
+def test_counts_that_an_interrupted_training_left_are_told_with_a_remedy(same, barebones):
+    """Thirty samples before the error; the metric is logged itself, so that logging it is no remedy."""
+    counted, broken = [], True
+
+    def count(module, index):
+        if broken and index[0] == 30:
+            raise BrokenFileError
+        update_train_report(module, index)
+
+    def read(module):
+        counted.append(int(module.train_report.counts().sum()))
+        if barebones:
+            module.train_report.compute()
+        else:
+            module.log_dict(module.train_report)
+
+    def trainer():
+        options = {"accelerator": "cpu"} if barebones else {**QUIET, "logger": False, "enable_checkpointing": False}
+        return lightning.Trainer(barebones=barebones, max_epochs=2, **options)
+
+    hooks = {"on_validation_epoch_end": lambda module: module.val.reset()}
+    module, first = scripted(lightning)(training_step=count, on_train_epoch_end=read, **hooks), trainer()
+    with contextlib.suppress(BrokenFileError):
+        first.fit(module, indices(), indices())
+    broken = False
+    with listening() as told:
+        (first if same else trainer()).fit(module, indices(), indices())
+    (text,) = [text for text in told if "still held" in text]
+    assert counted[0] == 70
+    assert text.startswith(PILED.format("train_report", 3, "training"))
+    assert text.endswith("left them: call self.train_report.reset() before fit()")
+    module.train_report.reset()
+    counted.clear()
+    with listening() as told:
+        trainer().fit(module, indices(), indices())
+    assert counted[0] == 40
+    if barebones:  # which nothing but the module itself can reset
+        (text,) = [text for text in told if "still held" in text]
+        assert text.endswith("Call self.train_report.reset() after compute(), since barebones=True logs nothing")
+    else:
+        assert told == []
+        assert counted == [40, 40]
+
+
 INTERRUPTS = {"exception": (KeyError("broken file"), KeyError), "Ctrl-C": (KeyboardInterrupt(), SystemExit)}
 
 

@@ -25,6 +25,7 @@ from imbtorch import (
     LogitAdjustmentSweep,
     ThresholdSweep,
 )
+from imbtorch.lightning import unguarded
 
 pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY]
 
@@ -43,8 +44,31 @@ MISTAKES = {  # what the guard says of each
     "not reported": "logs it if it is built with",
     "misspelt": "but 'val_iam' was logged",
 }
+PURPOSES = (
+    "worst epoch",
+    "alarm",
+    "appears later",
+    "plateau upwards",
+    "rule at once",
+    "best value",
+    "labels",
+    "slow start",
+)
 COUNTERS = ("report", "sweep", "metric", "collection")
 VALUES = {"report": "val_iam", "sweep": "val_value", "metric": "val_iam", "collection": "val_BalancedAccuracy"}
+
+
+def purposeful(seed):
+    """Draw a program that does on purpose what is a mistake in others, or monitors or decides in its own way."""
+    plan = planned(seed)
+    wanted = {"owner": "module", "logs": "epoch end", "resets": "none", "monitor": "value", "loaders": "one"}
+    wanted |= {"purpose": PURPOSES[seed % len(PURPOSES)], "counter": "report", "tests": "own metric"}
+    if wanted["purpose"] in ("rule at once", "best value", "labels"):
+        wanted |= {"counter": "sweep", "classes": 2, "training": "none", "before": ()}
+    if wanted["purpose"] == "slow start":
+        wanted |= {"every": 1, "interval": 0.5, "goes_on": "no", "limit": 1.0, "classes": 2}
+    vars(plan).update(wanted)
+    return plan
 
 
 def planned(seed, mistake=None):
@@ -53,6 +77,7 @@ def planned(seed, mistake=None):
     return types.SimpleNamespace(
         seed=seed,
         mistake=mistake,
+        purpose="",
         package=draw.choice([*PACKAGES]),
         classes=draw.choice([2, 3]),
         counter=draw.choice(COUNTERS),
@@ -94,6 +119,8 @@ def metric_of(plan, prefix="val_"):
     )
     if plan.counter == "report":
         return ImbalanceReport(**task, prefix=prefix)
+    if plan.purpose == "labels":
+        return ThresholdSweep("f1", task="multilabel", num_labels=2, logits=True, prefix=prefix)
     if plan.counter == "sweep" and plan.classes == 2:
         return ThresholdSweep("f1", logits=True, prefix=prefix)
     if plan.counter == "sweep":
@@ -217,6 +244,12 @@ def program(package):
             loss, scores, target = self.loss_of(batch)
             self.log("other_loss" if dataloader_idx else "val_loss", loss, add_dataloader_idx=False)
             metric = self.counters()[dataloader_idx]
+            if self.plan.purpose == "rule at once":
+                metric.rule(scores)
+            if self.plan.purpose == "labels":
+                scores, target = torch.stack((scores, -scores), 1), torch.stack((target, 1 - target), 1)
+            if self.plan.purpose == "slow start" and self.current_epoch == 0:
+                scores = scores.clamp(max=-1.0)
             if self.plan.logs == "stored":
                 self.stored.append((metric, scores, target))
                 return
@@ -226,6 +259,8 @@ def program(package):
                 self.logs_whole(metric, name, on_step=False, on_epoch=True, add_dataloader_idx=False)
 
         def on_validation_epoch_end(self):
+            if self.plan.purpose == "appears later" and self.current_epoch > 0:
+                self.log("val_iams", 0.5)
             for metric, scores, target in self.stored:
                 metric.update(scores, target)
             self.stored = []
@@ -264,10 +299,12 @@ def program(package):
 
         def configure_optimizers(self):
             optimizer = torch.optim.Adam(self.parameters(), 0.05)
-            if self.plan.monitor != "ReduceLROnPlateau":
+            if self.plan.monitor != "ReduceLROnPlateau" and self.plan.purpose != "plateau upwards":
                 return optimizer
             key, mode = monitored(self.plan)
             schedule = {"scheduler": ReduceLROnPlateau(optimizer, mode, patience=5), "monitor": key, "strict": False}
+            if self.plan.purpose == "plateau upwards":
+                schedule["scheduler"] = unguarded(ReduceLROnPlateau(optimizer, "min", patience=5))
             return {"optimizer": optimizer, "lr_scheduler": schedule}
 
     return Program
@@ -340,10 +377,25 @@ def trainer_of(plan, module, folder, epochs, **options):
     stop = callbacks.EarlyStopping(key, mode=mode, patience=10, check_on_train_epoch_end=training)
     limit = {} if plan.loaders == "iterable" else {"limit_val_batches": plan.limit}
     return package.Trainer(
-        **QUIET, **limit, **options, max_epochs=epochs, logger=False, callbacks=[kept, stop, module.counting],
+        **QUIET, **limit, **options, max_epochs=epochs, logger=False,
+        callbacks=[kept, stop, module.counting, *added(plan, package, folder, key)],
         num_sanity_val_steps=plan.sanity, val_check_interval=plan.interval, check_val_every_n_epoch=plan.every,
         accumulate_grad_batches=plan.accumulate, default_root_dir=folder,
     )  # fmt: skip
+
+
+def added(plan, package, folder, key):
+    """Return the callbacks that act on purpose against the direction, or on a value that comes later."""
+    callbacks = CALLBACKS[package]
+    if plan.purpose == "worst epoch":
+        return [unguarded(callbacks.ModelCheckpoint(f"{folder}/worst", monitor=key, mode="min"))]
+    if plan.purpose == "appears later":
+        return [unguarded(callbacks.EarlyStopping("val_iams", mode="max", patience=10, strict=False, verbose=False))]
+    if plan.purpose == "alarm":
+        alarm = package.Callback() if hasattr(package, "Callback") else package.pytorch.Callback()
+        alarm.monitor, alarm.mode = key, "min"
+        return [unguarded(alarm)]
+    return []
 
 
 class StopValidationError(Exception):
@@ -418,6 +470,18 @@ def run(plan, folder):
 @pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 60))])
 def test_nothing_is_said_of_a_right_program(seed, tmp_path):
     assert said(planned(seed), str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))])
+def test_nothing_is_said_of_a_program_that_has_its_purpose(seed, tmp_path):
+    assert said(purposeful(seed), str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("purpose", ["worst epoch", "alarm", "appears later", "plateau upwards"])
+def test_without_the_word_unguarded_these_programs_are_stopped(purpose, tmp_path, monkeypatch):
+    monkeypatch.setattr("test_right_programs.unguarded", lambda monitor: monitor)
+    (error, *_) = said(purposeful(PURPOSES.index(purpose)), str(tmp_path))
+    assert "imbtorch.lightning.unguarded(...)" in error
 
 
 @pytest.mark.default_cases("not reported", "reset after logging")

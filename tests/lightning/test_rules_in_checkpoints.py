@@ -1,5 +1,6 @@
 """Rules in checkpoints (`checkpoint.py`): another process tests with the rule of the epoch that was kept."""
 
+import contextlib
 import os
 
 import lightning
@@ -222,3 +223,83 @@ def test_a_sweep_of_test_data_alone_says_nothing():
     trainer = lightning.Trainer(logger=False, enable_checkpointing=False, **QUIET)
     trainer.test(module, DataLoader(TensorDataset(*data), 100), verbose=False)
     assert numbers(module.sweep.rule.state_dict()) == UNCHOSEN
+
+
+# --- rules that were never chosen -------------------------------------------------------------------------------------
+
+AT_START = "Threshold: the rule of the sweep predicts at its start, threshold 0.5"
+
+
+class Deciding(Trained):
+    """Module that decides by its rule in each step, and logs its sweep or does not."""
+
+    def __init__(self, logs=True):
+        trained, _ = of_a_threshold()
+        super().__init__(trained.sweep, trained.metric)
+        self.logs, self.confidence[...] = logs, 1
+
+    def training_step(self, batch, batch_idx):
+        self.sweep.rule(batch[0])
+        return super().training_step(batch, batch_idx)
+
+    def validation_step(self, batch, batch_idx):
+        super().validation_step(batch, batch_idx)
+        self.sweep.rule(self(batch))
+
+    def on_validation_epoch_end(self):
+        if self.logs:
+            self.log_dict(self.sweep)
+        else:
+            self.sweep.reset()
+
+
+def deciding(folder, epochs=2, sanity=2, callbacks=()):
+    """Return a trainer and its loader."""
+    kept = lightning.pytorch.callbacks.ModelCheckpoint(folder, "{epoch}")
+    options = {"logger": False, "num_sanity_val_steps": sanity, "default_root_dir": folder, **QUIET}
+    trainer = lightning.Trainer(max_epochs=epochs, callbacks=[kept, *callbacks], **options)
+    return trainer, DataLoader(TensorDataset(*of_a_threshold()[1]), 100)
+
+
+@pytest.mark.parametrize("sanity", [0, 2, -1])
+def test_a_rule_may_be_used_until_the_first_validation_of_a_fit_has_ended(sanity, tmp_path):
+    trainer, loader = deciding(tmp_path, sanity=sanity)
+    module = Deciding()
+    trainer.fit(module, loader, loader)
+    assert module.sweep.rule.chosen
+    trainer.test(module, loader, ckpt_path="best", verbose=False)
+
+
+def test_a_rule_of_a_sweep_that_is_not_logged_tells_from_the_second_validation_on(tmp_path):
+    trainer, loader = deciding(tmp_path, epochs=1)
+    module = Deciding(logs=False)
+    trainer.fit(module, loader, loader)  # its first validation may choose
+    trainer, loader = deciding(tmp_path / "more", epochs=2)
+    with pytest.warns(UserWarning, match=AT_START):
+        trainer.fit(Deciding(logs=False), loader, loader)
+    other = Deciding(logs=False)
+    with pytest.warns(UserWarning, match=AT_START):  # the state in the file says that nothing was chosen
+        trainer.test(other, loader, ckpt_path="best", verbose=False)
+
+
+def test_a_test_after_an_interrupted_first_validation_tells(tmp_path):
+    trainer, loader = deciding(tmp_path, sanity=0)
+    module = Deciding()
+    module.on_validation_epoch_end = lambda: (_ for _ in ()).throw(OSError("no data"))
+    with pytest.raises(OSError, match="no data"):
+        trainer.fit(module, loader, loader)
+    with pytest.warns(UserWarning, match=AT_START):
+        deciding(tmp_path)[0].test(module, loader, verbose=False)
+
+
+@pytest.mark.skipif(not hasattr(lightning.pytorch.callbacks, "EMAWeightAveraging"), reason="Lightning before 2.6")
+@pytest.mark.parametrize("logs", [False, True])
+def test_averaged_weights_get_whether_the_rule_was_chosen(logs, tmp_path):
+    averaging = lightning.pytorch.callbacks.EMAWeightAveraging(decay=0.5)
+    trainer, loader = deciding(tmp_path, epochs=1, callbacks=[averaging])
+    trainer.fit(Deciding(logs), loader, loader)
+    assert averaging._average_model.module.sweep.rule.chosen == logs
+    other, (path,) = Deciding(), tmp_path.glob("*.ckpt")
+    other.load_state_dict(torch.load(path, weights_only=True)["state_dict"])
+    with contextlib.nullcontext() if logs else pytest.warns(UserWarning, match=AT_START):
+        other.sweep.rule(torch.tensor([0.3, -1.0]))

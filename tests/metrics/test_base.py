@@ -1,5 +1,7 @@
 """Updates of metrics: batches, warnings, bad values, arguments that do not fit."""
 
+import copy
+import functools
 import pickle
 
 import numpy as np
@@ -452,11 +454,86 @@ def test_a_collection_does_not_merge_it_with_metrics_that_update_otherwise():
         whole.append((preds, target))
     assert_equal(metrics.compute()["masked"], recall(*joined(kept)))
     assert_equal(metrics.compute()["plain"], recall(*joined(whole)))
-    assert len(twins.compute_groups) == 1
+    assert len(twins.compute_groups) == 2
     assert_equal(twins.compute()["other"], recall(*joined(kept)))
     values = metrics(preds, target, mask=mask)
     assert_equal(values["masked"], recall(*rest))
     assert_equal(values["plain"], recall(preds, target))
+
+
+def of_one_site(base, *given, **arguments):
+    """Make a subclass that counts the samples of one site; its attribute is set after all states have names."""
+
+    class OfOneSite(base):
+        def __init__(self, site):
+            super().__init__(*given, **arguments)
+            self.site = site
+
+        def update(self, preds, target, sites):
+            super().update(preds[sites == self.site], target[sites == self.site])
+
+    return OfOneSite
+
+
+class Shifted(imbtorch.Recall):
+    """Metric whose own update has no argument more; a decorator gives it the name and module of ours."""
+
+    def __init__(self, shift):
+        super().__init__("binary")
+        self.shift = shift
+
+    @functools.wraps(imbtorch.Recall.update)
+    def update(self, preds, target):
+        super().update((preds + self.shift).clamp(0, 1), target)
+
+
+SITES = {
+    "Recall": of_one_site(imbtorch.Recall, "multiclass", num_classes=2),
+    "ImbalanceReport": of_one_site(ImbalanceReport, "multiclass", num_classes=2, measures=["recall"], per_class=()),
+    "LogitAdjustmentSweep": of_one_site(imbtorch.LogitAdjustmentSweep, "recall", [2, 1], taus=[1e-9]),
+    "HandTill": of_one_site(imbtorch.HandTill, 2),
+    "a class below": type("Below", (of_one_site(imbtorch.Recall, "multiclass", num_classes=2),), {}),
+}
+
+
+@pytest.mark.parametrize("kind", SITES)
+def test_a_collection_does_not_merge_instances_that_an_attribute_makes_differ(kind):
+    """Though the first batch counts alike; the right value is that of each site's samples alone."""
+    first, later = torch.tensor([0.7, 0.4, 0.7, 0.4]), torch.tensor([0.7, 0.3, 0.2, 0.4])
+    batches = [torch.stack((1 - scores, scores), 1) for scores in (first, later, later)]
+    target, sites = torch.tensor([1, 0, 1, 0]), torch.tensor([0, 0, 1, 1])
+    made = MetricCollection({"zero": SITES[kind](0), "one": SITES[kind](1)})
+    for collection in (made, made.clone(), copy.deepcopy(made)):
+        for scores in batches:
+            collection.update(scores, target, sites)
+        values = {key: value.item() for key, value in collection.compute().items() if "tau" not in key}
+        wanted = []
+        for site in (0, 1):
+            scores, truth = torch.cat([each[sites == site] for each in batches]), target[sites == site].repeat(3)
+            if kind == "HandTill":
+                wanted.append(sklearn_metrics.roc_auc_score(truth, scores[:, 1]))
+            else:
+                wanted.append(sklearn_metrics.recall_score(truth, scores.argmax(1), average="macro"))
+        assert wanted[0] != wanted[1]
+        assert [values[key] for key in sorted(values, reverse=True)] == pytest.approx(wanted)
+
+
+def test_a_collection_does_not_merge_what_a_decorator_disguises():
+    collection = MetricCollection({"low": Shifted(0.0), "high": Shifted(0.3)})
+    for scores, target in (([0.9, 0.1], [1, 0]), ([0.4, 0.3], [1, 1])):
+        collection.update(torch.tensor(scores), torch.tensor(target))
+    values = {name: value.item() for name, value in collection.compute().items()}
+    assert values == pytest.approx({"low": 1 / 3, "high": 1})
+
+
+def test_states_of_subclasses_keep_their_names():
+    """So that checkpoints of 0.6.0 load, which named the state of this class so."""
+    name = "counts_matrix_binary_2_threshold_0_5_b3fb85990f3a"
+    metric = MaskedRecall("binary")
+    metric.persistent(True)
+    assert list(metric.state_dict(prefix="val.")) == [f"val.{name}"]
+    metric.load_state_dict({name: torch.arange(12)})
+    assert metric.local_confmat.tolist() == [[0, 1], [2, 3]]
 
 
 def test_a_collection_does_not_merge_classes_of_one_name_that_update_otherwise():
@@ -475,7 +552,7 @@ def test_a_collection_does_not_merge_classes_of_one_name_that_update_otherwise()
     )
     for each in given:
         metrics.update(*each)
-    assert sorted(map(sorted, metrics.compute_groups.values())) == [["0", "2"], ["1"]]
+    assert sorted(map(sorted, metrics.compute_groups.values())) == [["0"], ["1"], ["2"]]
     for label, metric in zip((2, 3), metrics.values(), strict=False):
         target = torch.cat([target for _, target in given])
         assert metric.local_margins.actual.tolist() == [int((target == at).sum()) * (at != label) for at in range(4)]

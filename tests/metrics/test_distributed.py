@@ -14,7 +14,7 @@ import pytest
 import torch
 from processes import counted_collectives, launch
 from report_cases import directed
-from rooms import counter_of, fingerprint, state_of
+from rooms import SeenSamples, counter_of, same_samples, state_of
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix
 from torch.utils.data import DataLoader, IterableDataset, SequentialSampler, TensorDataset
 from torchmetrics import MetricCollection
@@ -745,36 +745,90 @@ def test_the_settings_text_is_the_same_in_every_process_whatever_its_hash_seed(c
 # --- every process counts every sample --------------------------------------------------------------------------------
 
 
-def drawn_set(generator, samples):
-    """Targets and predictions of a set of one kind: classes, order, errors and scores are drawn."""
-    kinds = [int(torch.randint(n, (1,), generator=generator)) for n in (2, 2, 3, 2)]
-    classes, sorted_by_class, model, of_scores = kinds
-    shares = torch.rand(classes + 2, generator=generator) ** 3 + 0.01
-    target = torch.multinomial(shares, samples, replacement=True, generator=generator)
-    target = target.sort().values if sorted_by_class else target
-    noise = torch.randn(samples, classes + 2, generator=generator)
-    ordinary = 2 * torch.nn.functional.one_hot(target, classes + 2) + noise
-    perfect = 9.0 * torch.nn.functional.one_hot(target, classes + 2)
-    collapsed = torch.zeros(samples, classes + 2) + torch.tensor([9.0] + [0.0] * (classes + 1))
-    logits = (ordinary, perfect, collapsed)[model]
-    return (logits if of_scores else logits.argmax(1)), target, model
+def told_of(shards, batch=None):
+    """Return what is told of processes that count these predictions and targets, in batches of a size."""
+    slots = []
+    for rank, (preds, target) in enumerate(shards):
+        seen, size = SeenSamples(), batch or max(1, len(target))
+        for start in range(0, len(target), size):
+            seen.add(preds[start : start + size], target[start : start + size])
+        slots.append(torch.tensor(seen.slots(rank, len(shards))))
+    return same_samples(torch.stack(slots).amax(0).tolist(), 0)[0]
 
 
-@pytest.mark.parametrize("world", [2, 8])
-def test_right_programs_have_no_equal_first_batches_and_wrong_ones_have(world):
-    """1,000 programs in which each process has samples of its own, and in which each has all."""
-    generator, alike, known = torch.Generator().manual_seed(world), 0, {True: [], False: []}
-    for _ in range(1000):
-        size = int(torch.randint(16, 65, (1,), generator=generator))
-        preds, target, model = drawn_set(generator, 4 * size * world)
-        firsts = [fingerprint(preds[rank::world][:size], target[rank::world][:size]) for rank in range(world)]
-        alike += len(set(firsts)) == 1 and firsts[0] != 0
-        if model == 0:
-            known[preds.is_floating_point()].append(fingerprint(preds[:size], target[:size]) != 0)
-    assert alike == 0
-    assert len(known[True]) > 100
-    assert all(known[True])  # scores of an ordinary model
-    assert sum(known[False]) / len(known[False]) > 0.6  # classes, also in small batches without errors
+def uneven_classes(target, generator, errors):
+    wrong = torch.rand(len(target), generator=generator) < errors
+    return torch.where(wrong, 1 - target, target)
+
+
+SCORES = {  # predictions of targets; of a model that says little, of rounded scores, of scores at both ends
+    "ordinary": lambda target, noise, generator: (noise + 1.5 * target).sigmoid(),
+    "logits": lambda target, noise, generator: 3 * noise,
+    "rare class": lambda target, noise, generator: (noise - 12).sigmoid(),
+    "three classes": lambda target, noise, generator: torch.randn(len(target), 3, generator=generator).softmax(1),
+    "half precision": lambda target, noise, generator: noise.bfloat16(),
+    "constant": lambda target, noise, generator: torch.full_like(noise, 0.3),
+    "nearly constant": lambda target, noise, generator: 0.5 + 1e-6 * noise,
+    "saturated": lambda target, noise, generator: (60 * (noise + target) - 30).sigmoid(),
+    "two nearly constant": lambda target, noise, generator: torch.where(noise > 0, 0.2, 0.8) + 1e-6 * noise,
+    "votes of 20 trees": lambda target, noise, generator: (20 * noise.sigmoid()).round() / 20,
+    "two digits": lambda target, noise, generator: (100 * noise.sigmoid()).round() / 100,
+    "mostly 0": lambda target, noise, generator: torch.where(noise < 1, 0, noise.sigmoid()),
+    "classes": lambda target, noise, generator: uneven_classes(target, generator, 0.2),
+    "few errors": lambda target, noise, generator: uneven_classes(target, generator, 0.05),
+    "classes of few positives": lambda target, noise, generator: (noise > 0.7).long(),
+}
+
+
+ORDERS = {
+    "mixed": lambda target, world: target,
+    "sorted": lambda target, world: target.sort().values,
+    "in turns": lambda target, world: torch.arange(len(target)) // world % 2,  # all processes have equal targets
+}
+
+
+def drawn_shards(generator, world, kind, size):
+    """Predictions and targets of each process; often equal targets, as of a set that is sorted or dealt in turns."""
+
+    def drawn(*choices):
+        return choices[int(torch.randint(len(choices), (1,), generator=generator))]
+
+    samples = world * size
+    target, order = (torch.rand(samples, generator=generator) < drawn(0.5, 0.1, 0.03, 0.0)).long(), drawn(*ORDERS)
+    target = ORDERS[order](target, world)
+    preds = SCORES[kind](target, torch.randn(samples, generator=generator), generator)
+    starts = [(rank, None, world) if order == "in turns" else (rank * size, (rank + 1) * size) for rank in range(world)]
+    return [(preds[slice(*each)], target[slice(*each)]) for each in starts], drawn(4, 16, None)
+
+
+@pytest.mark.default_cases("2-300", "8-60")
+@pytest.mark.parametrize(("world", "programs"), [(2, 300), (8, 60), (2, 2000), (8, 2000)])
+def test_right_programs_are_silent_and_wrong_ones_told(world, programs):
+    """Programs in which each process has samples of its own, and in which the last one has those of the first."""
+    generator, told = torch.Generator().manual_seed(world), {kind: [[], []] for kind in SCORES}
+    which = "all processes" if world == 2 else f"processes 0, {world - 1} of {world}"
+    for number in range(programs):
+        kind, size = list(SCORES)[number % len(SCORES)], 16 + int(184 * torch.rand((), generator=generator) ** 2)
+        shards, batch = drawn_shards(generator, world, kind, size)
+        assert told_of(shards, batch) == "", (kind, size, batch)
+        if number % 4 == 0:  # 16 and 15 kinds take turns
+            shuffled = torch.randperm(size, generator=generator)
+            for of_kind, order in zip(told[kind], (slice(None), shuffled), strict=True):
+                shards[-1] = tuple(part[order] for part in shards[0])
+                text = told_of(shards, batch)
+                assert text in ("", f"the first batch is the same on {which}", f"the samples are the same on {which}")
+                of_kind.append(text != "")
+    shares = {kind: [sum(each) / len(each) for each in found] for kind, found in told.items()}
+    common = [shares[kind] for kind in ("ordinary", "logits", "rare class", "three classes", "half precision")]
+    assert [in_order for in_order, _ in common] == [1] * 5
+    assert sum(mixed for _, mixed in common) / 5 > 0.8
+    assert shares["constant"] == [0, 0]
+    assert shares["classes"][0] > 0.5
+    assert shares["classes"][1] == 0  # the page says so
+
+
+PAIR = torch.Generator().manual_seed(7)
+MANY = torch.rand(200, generator=PAIR), (torch.rand(200, generator=PAIR) < 0.2).long()
 
 
 @pytest.mark.parametrize(
@@ -787,18 +841,59 @@ def test_right_programs_have_no_equal_first_batches_and_wrong_ones_have(world):
         (torch.arange(500) // 3 % 2, torch.arange(500) % 2, True),
         (torch.arange(96.0).reshape(2, 3, 4, 4), torch.zeros(2, 4, 4), True),  # positions
         (torch.arange(32.0).reshape(4, 8).bfloat16(), torch.zeros(4, 8), True),  # labels
+        (torch.arange(48.0).reshape(24, 2).half(), torch.zeros(24), True),  # both classes
         (torch.zeros(0), torch.zeros(0), False),
+        (torch.full((20,), torch.inf), torch.zeros(20), False),
+        (torch.full((20,), torch.nan), torch.zeros(20), False),
+        (torch.full((20, 3), torch.inf), torch.zeros(20), False),
+        (torch.arange(20.0).double() * 1e307, torch.zeros(20), True),
     ],
 )
-def test_fingerprints_tell_batches_that_no_chance_makes_equal(preds, target, told):
-    found = fingerprint(preds, target.long())
-    assert (found != 0) is told
-    assert fingerprint(preds.clone(), target.bool()) == found
+def test_equal_samples_that_no_chance_makes_equal(preds, target, told):
+    target = target.long()
+    assert bool(told_of([(preds, target)] * 2)) is told
+    assert bool(told_of([(preds, target), (preds.clone(), target.bool())])) is told
     if told:
-        others = {fingerprint(preds.roll(1, 0), target.long()), fingerprint(preds + 1, target.long())}
-        others.add(fingerprint(preds[..., None], target.long()[..., None]))  # another shape
-        assert found not in others
-        assert len(others) == 3
+        for other in (preds.roll(1, 0), preds + 1):
+            assert "first batch" not in told_of([(preds, target), (other, target)])
+        assert told_of([(preds, target), (preds + 1 + preds / 9, target)]) == ""
+
+
+def test_sums_tell_equal_samples_in_any_order_batches_and_rounding():
+    scores, target = MANY
+    order = torch.randperm(200, generator=PAIR)
+    rounding = scores * (1 + 1e-6 * torch.randn(200, generator=PAIR))
+    for other in ((scores[order], target[order]), (rounding, target), (rounding[order], target[order])):
+        for shards in ([MANY, other], [MANY, (1 - scores, target), other]):
+            for batch in (3, 64):
+                assert "the samples are the same on" in told_of(shards, batch)
+    for other in ((scores[1:], target[1:]), (scores + 1e-4, target), (scores, 1 - target)):
+        assert told_of([(scores[order], target[order]), other], 64) == ""
+
+
+def test_samples_are_compared_in_a_limited_number_of_sums():
+    """Constant scores could wait for others for ever."""
+    seen, unsure = SeenSamples(), []
+    for _ in range(20):
+        seen.clear()
+        seen.add(torch.full((20,), 0.3), torch.zeros(20).long())
+        unsure.append(same_samples(seen.slots(0, 1), 0)[1])
+    assert unsure == [True] * 15 + [False] * 5
+
+
+def test_batches_of_other_shapes_are_compared():
+    """As of texts of other lengths, and a single sample."""
+    parts = [
+        (torch.rand(4, 3, size, generator=PAIR), torch.randint(3, (4, size), generator=PAIR)) for size in (5, 200, 1)
+    ]
+    seen = [SeenSamples(), SeenSamples()]
+    for preds, target in parts:
+        for each in seen:
+            each.add(preds.requires_grad_(), target.to(torch.uint8))
+            each.add(torch.tensor(0.5), torch.tensor(1))
+    slots = torch.stack([torch.tensor(each.slots(rank, 2)) for rank, each in enumerate(seen)])
+    assert same_samples(slots.amax(0).tolist(), 0)[0] == "the first batch is the same on all processes"
+    assert same_samples(slots.amax(0).tolist(), 1)[0] == ""
 
 
 class Unsharded(IterableDataset):
@@ -855,3 +950,162 @@ def test_processes_that_all_count_all_samples_are_told_once(kind):
     assert all("the first batch is the same on all processes" in text for text in first[0])
     assert all("process_group=" in text and "ExactBatchSampler" in text for text in first[0])
     assert first[1] == []
+
+
+def programs(rank, world):
+    """Yield a name, the batches of this process, and whether it counts in the group of the last processes alone."""
+    generator = torch.Generator().manual_seed(0)
+    target = (torch.rand(41, generator=generator) < 0.3).long()
+    scores = torch.rand(41, generator=generator) * 0.7 + 0.3 * target
+    own = torch.randperm(41, generator=torch.Generator().manual_seed(rank))
+
+    def batches(order, preds=scores, size=4):
+        return list(zip(preds[order].split(size), target[order].split(size), strict=True))
+
+    whole, part = torch.arange(41), torch.arange(rank, 41, world)
+    yield "small batches", batches(whole)
+    yield "an order of its own", batches(own)
+    yield "an order and batches of its own", batches(own, size=4 + rank)
+    yield "rounding of its own", batches(own, scores + 1e-8 * rank)
+    yield "classes", batches(whole, (scores > 0.5).long())
+    yield "first and last", batches(whole[1:] if 0 < rank < world - 1 else own)
+    yield "one each", [(each[None], label[None]) for each, label in zip(scores, target, strict=True)]
+    yield "its own samples", batches(part)
+    yield "its own constant scores", batches(part, torch.full((41,), 0.3))
+    yield "its own scores of trees", batches(part, (scores * 10).round() / 10)
+    yield "padded", batches(torch.cat((part, whole[rank : rank + 14 - len(part)])))
+
+
+def told_by_processes(rank, world):
+    """Return the warnings of each program: of a report, of a sweep and of a metric that ranks."""
+    last, found = torch.distributed.new_group([1, 2]), {}
+    first, few = torch.distributed.new_group([0, 1]), Accuracy("binary")
+    few.update(torch.tensor([0.2, 0.7]), torch.tensor([0, 1]))
+    for group in (None, first, None, last, None):  # the processes agree on what they have compared in which group
+        if group is None or rank in ((0, 1) if group is first else (1, 2)):
+            with few.sync_context(process_group=group):
+                found[f"samples of {group and ('first' if group is first else 'last')}"] = int(state_of(few).sum())
+
+    def texts(batches, *epochs, **arguments):
+        made = [
+            ImbalanceReport("binary", **arguments),
+            ThresholdSweep("f1", **arguments),
+            imbtorch.HandTill(2, **arguments),
+        ]
+        made = made if batches[0][0].is_floating_point() else made[:1]
+        caught = []
+        for end in (*epochs, None):
+            for scores, target in batches[:end]:
+                for metric in made[:2]:
+                    metric.update(scores, target)
+                if made[2:]:
+                    made[2].update(torch.stack((1 - scores, scores), 1), target)
+            with warnings.catch_warnings(record=True) as told, counted_collectives() as calls:
+                warnings.simplefilter("always")
+                for metric in made:
+                    metric.compute()
+                    metric.reset()
+            caught.append(
+                [str(each.message).partition(", so")[0] for each in told if "the same on" in str(each.message)]
+            )
+            caught.append(calls.count("all_reduce"))
+        return caught
+
+    for name, batches in programs(rank, world):
+        found[name] = texts(batches)
+        if name == "small batches":
+            found["after a sanity check"] = texts(batches, 2)
+            found["weights after a sanity check"] = weighted(batches)
+        if name == "first and last" and rank:
+            found["a group"] = texts(list(programs(2, world))[1][1], process_group=last)
+    return found
+
+
+def weighted(batches):
+    """Return what a metric whose counts are floats tells after eight samples, and after all; and its counts."""
+    metric, caught = imbtorch.Recall("binary", weighted=True), []
+    for end in (2, None, None):
+        metric.reset()
+        for each in batches[:end]:
+            metric.update(*each, weight=torch.full_like(each[0], 0.5))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            metric.compute()
+        caught.append([str(each.message).partition(", so")[0] for each in told])
+        with metric.sync_context():
+            caught[-1].append(float(metric.local_confmat.sum()))
+    return caught
+
+
+def test_processes_with_the_same_samples_are_told_in_any_program():
+    zero, one, two = launch(3, told_by_processes, timeout=60)
+    assert [each.get("samples of None") for each in (zero, one, two)] == [6] * 3
+    assert [each.get("samples of first") for each in (zero, one, two)] == [4, 4, None]
+    everyone, kinds = "the same on all processes", ("ImbalanceReport", "ThresholdSweep", "HandTill")
+    in_order = [f"{kind}: the first batch is {everyone}" for kind in kinds]
+    mixed = [f"{kind}: the samples are {everyone}" for kind in kinds]
+    some = [f"{kind}: the samples are the same on processes 0, 2 of 3" for kind in kinds]
+    calls = 5  # settings of three metrics, and the counts of two
+    expected = {
+        "small batches": [in_order, calls],
+        "an order of its own": [mixed, calls],
+        "an order and batches of its own": [mixed, calls],
+        "rounding of its own": [mixed, calls],
+        "classes": [in_order[:1], 2],
+        "first and last": [some, calls],
+        "one each": [in_order, calls],
+        "its own samples": [[], calls],
+        "its own constant scores": [[], calls],
+        "its own scores of trees": [[], calls],
+        "padded": [[], calls],
+        "after a sanity check": [[], calls, in_order[:2], 2],  # in the collective step that sums the counts
+    }
+    for name, told in expected.items():
+        assert zero[name] == told, name
+        silent = [each if isinstance(each, int) else [] for each in told]
+        assert one[name] == two[name] == silent, name
+    assert zero["weights after a sanity check"] == [[12.0], [f"Recall: the first batch is {everyone}", 61.5], [61.5]]
+    assert one["weights after a sanity check"] == [[12.0], [61.5], [61.5]]
+    assert one["a group"] == [in_order, calls]  # the first process of the group tells
+    assert two["a group"] == [[], calls]
+
+
+# --- tensors that processes share -------------------------------------------------------------------------------------
+
+
+def counts_of_distributed_tensors(rank, world):
+    """Follow the remedy of the error for each placement of distributed tensors; return the counts of all processes."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    generator = torch.Generator().manual_seed(0)
+    scores, target = torch.rand(13, 3, generator=generator), torch.arange(13) % 3
+    line, table = init_device_mesh("cpu", (world,)), init_device_mesh("cpu", (1, world))
+    found = []
+    for mesh, *kinds in (
+        (line, Shard(0)),
+        (line, Shard(1)),
+        (line, Replicate()),
+        (table, Replicate(), Shard(0)),
+        (table, Shard(0), Shard(0)),
+    ):
+        of_target = [Shard(0) if kind.is_shard() else kind for kind in kinds]
+        given = {"preds": distribute_tensor(scores, mesh, kinds), "target": distribute_tensor(target, mesh, of_target)}
+        own, report = {}, ImbalanceReport("multiclass", 3)
+        for name, plain in (("preds", target), ("target", scores)):
+            with pytest.raises(TypeError, match=f"{name} must be an ordinary tensor, got a DTensor") as error:
+                report.update(*((given[name], plain) if name == "preds" else (plain, given[name])))
+            remedy = str(error.value).partition("; use ")[2]
+            own[name] = eval(remedy, {**given, "Shard": Shard})
+        report.update(**own)
+        report.compute()
+        found.append(report.result().counts.tolist())
+    return found
+
+
+def test_the_remedy_for_distributed_tensors_counts_each_sample_once():
+    pytest.importorskip("torch.distributed.tensor", reason="needs torch 2.5, which made distributed tensors public")
+    generator = torch.Generator().manual_seed(0)
+    expected = confusion_matrix(torch.arange(13) % 3, torch.rand(13, 3, generator=generator).argmax(1)).tolist()
+    for found in launch(2, counts_of_distributed_tensors):
+        assert found == [expected] * 5

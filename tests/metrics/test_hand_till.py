@@ -213,9 +213,28 @@ def test_moves_keep_the_digits():
         lambda m: m.to(torch.float16),
         lambda m: m.half(),
         lambda m: nn.ModuleList([m]).bfloat16(),
+        lambda m: m.set_dtype(torch.float16),  # which would round the digest of the settings
+        lambda m: m.set_dtype(torch.int32),
+        lambda m: m.set_dtype(torch.float64),  # which would make tallies floats
+        lambda m: MetricCollection([m]).set_dtype(torch.bfloat16),
+        lambda m: m.to_empty(device="cpu"),
     ):
         move(metric)
         assert value(metric) == before
+    metric.reset()
+    metric.update(scores, target)
+    assert value(metric) == before
+
+
+def test_a_metric_of_the_meta_device_counts_once_it_has_memory():
+    scores, target = data(samples=60)
+    with torch.device("meta"):
+        metric = HandTill(4)
+    metric.to_empty(device="cpu")
+    for _ in range(2):
+        metric.update(scores, target)
+        assert value(metric) == pytest.approx(oracle(scores, target))
+        metric.reset()
 
 
 def test_kept_scores_do_not_follow_the_tensor_that_was_given():

@@ -15,6 +15,7 @@ from processes import launch
 from rooms import FAULTS, state, state_name, state_of
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import MetricCollection
+from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from versions import needs_simulated_device
 
 import imbtorch
@@ -758,6 +759,73 @@ def test_counts_of_equal_names_and_without_names_are_put_together(make):
     state = from_file(make(["dog", "cat"]))
     own.load_state_dict(dict(state.items()))  # metadata were lost, as in other formats
     assert list(state) == [*make(names).state_dict(), state_name(own)]
+
+
+class Own(imbtorch.Recall):
+    def update(self, preds, target):
+        super().update(preds, target)
+
+
+SCORES = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
+COUNTING = {
+    "Recall": lambda **more: imbtorch.Recall("multiclass", 2, **more),
+    "ImbalanceReport": lambda **more: ImbalanceReport("multiclass", 2, **more),
+    "ThresholdSweep": lambda **more: ThresholdSweep("f1", 9, "multiclass", num_classes=2, per_class=True, **more),
+    "LogitAdjustmentSweep": lambda **more: imbtorch.LogitAdjustmentSweep("recall", [1, 2], **more),
+    "HandTill": lambda **more: imbtorch.HandTill(2, **more),
+    "Own": lambda **more: Own("multiclass", 2, **more),
+}
+WRITES = {
+    "update": lambda metric, other: metric.update(*other),
+    "forward": lambda metric, other: metric(*other),
+    "merge_state": lambda metric, other: metric.merge_state(counted(metric, other)),
+    "merge_state of a dict": lambda metric, other: metric.merge_state(counted(metric, other).metric_state),
+    "add": lambda metric, other: metric.add(torch.tensor([[2, 0], [0, 2]])),
+    "load_state_dict": lambda metric, other: metric.load_state_dict(counted(metric, other).state_dict()),
+    "load_state_dict of a module": lambda metric, other: torch.nn.ModuleList([metric]).load_state_dict(
+        torch.nn.ModuleList([counted(metric, other)]).state_dict()
+    ),
+}
+
+
+def counted(metric, samples):
+    """Another metric like this one that counted samples, and saves them."""
+    other = COUNTING[type(metric).__name__]()
+    other.update(*samples)
+    other.persistent(True)
+    return other
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("kind", COUNTING)
+def test_nothing_is_counted_while_synced(kind, write):
+    """Where unsync would lose it; the gather function stands for two processes with equal samples."""
+    if write == "add" and kind not in ("Recall", "ImbalanceReport", "Own"):
+        return
+    metric = COUNTING[kind](dist_sync_fn=lambda x, group=None: [x, x], distributed_available_fn=lambda: True)
+    metric.persistent(True)
+    metric.update(SCORES, torch.tensor([0, 1, 1, 0]))
+    before, value = metric.state_dict(), metric.compute()
+    with metric.sync_context(dist_sync_fn=metric.dist_sync_fn):
+        with pytest.raises(TorchMetricsUserError, match=r"is synced: .*; count outside sync_context\(\)"):
+            WRITES[write](metric, (SCORES[:2], torch.tensor([1, 0])))
+        assert metric.update_count == 1
+    after = metric.state_dict()
+    assert {name: str(each) for name, each in after.items()} == {name: str(each) for name, each in before.items()}
+    assert str(metric.compute()) == str(value)
+    WRITES[write](metric, (SCORES[:2], torch.tensor([1, 0])))
+    assert str(metric.state_dict()) != str(before)
+
+
+def test_a_state_that_is_set_while_synced_is_that_of_the_process():
+    """As a collection does for the members of a group."""
+    metric = Accuracy("binary")
+    metric.update(torch.tensor([1, 0]), torch.tensor([1, 1]))
+    with metric.sync_context(dist_sync_fn=lambda x, group=None: [x, x], distributed_available=lambda: True):
+        total = state_of(metric).clone()
+        setattr(metric, state_name(metric), torch.zeros_like(total))
+        assert torch.equal(state_of(metric), total)
+    assert metric.local_confmat.sum() == 0
 
 
 def test_what_gives_counts_no_meaning_is_not_compared():

@@ -4,6 +4,7 @@ import csv
 import gzip
 import importlib.util
 import json
+import logging
 import math
 import os
 import re
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 import torch
-from rooms import NOT_WORSE, command_line, parser
+from rooms import NOT_WORSE, command_line, parser, waiting
 
 import imbtorch
 from imbtorch.statistics import paired_compare
@@ -588,3 +589,28 @@ def test_a_verdict_without_a_plan_holds_for_one_look(growing, capsys):
 def test_plans_that_cannot_be(growing, capsys, more, text):
     assert gate(growing(300)[0], *more) == 2
     assert text in capsys.readouterr().err
+
+
+def test_no_remedy_of_python_is_printed(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "p.csv"
+    path.write_text("y,a,b\n" + "0,0,1\n1,1,1\n" * 20, encoding="utf-8")
+    assert command_line.main(["report", str(path), "--target", "y", "--preds", "a", "--measures", "expected_cost"]) == 2
+    error = capsys.readouterr().err
+    assert "expected_cost needs costs; the command has no option for it" in error
+    assert "partial" not in error
+    notices = []
+    monkeypatch.setattr(waiting, "SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "EVIDENCE", 0.0)
+    monkeypatch.setattr(waiting, "_announced", {})
+    handler = logging.Handler()
+    handler.emit = lambda record: notices.append(record.getMessage())
+    monkeypatch.setattr(waiting.LOG, "handlers", [handler])
+    words = ["compare", str(path), "--target", "y", "--preds", "a", "b", "--measure", "f1", "--margin", ".1"]
+    assert command_line.main(words) in (0, 1, 3)
+    assert any(re.fullmatch(r"imbtorch: a paired comparison will take about \d+ seconds", text) for text in notices)
+    capsys.readouterr()
+    notices.clear()
+    monkeypatch.setattr(waiting, "_announced", {})
+    target = torch.arange(2).repeat(100)
+    paired_compare("f1", target, 1 - target, target)
+    assert any("fewer draws= shorten it" in text for text in notices)

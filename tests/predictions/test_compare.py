@@ -392,3 +392,17 @@ def test_ids_written_as_floats_are_the_same_ids(tmp_path):
     new = text(tmp_path / "new.csv", id=["3.0", "1.0", " 2.00"], label=[1, 0, 1], pred=[0, 0, 1])
     found = compared(old, new, measure="accuracy", target="label", preds="pred", id="id").difference
     assert found.estimate.item() == pytest.approx(2 / 3 - 1)
+
+
+def test_the_text_names_columns_or_models():
+    columns = {"y": [0, 1] * 50, "bad": [0, 0] * 50, "good": [0, 1] * 50}
+    text = str(compared(columns, measure="recall", target="y", preds=["bad", "good"]))
+    assert text.startswith("recall (binary), good - bad: 1.000 [")
+    assert "; good is better" in " ".join(text.split())
+    areas = {"y": [0, 1] * 50, "bad": [0.5, 0.4] * 50, "good": [0.1, 0.9] * 50}
+    assert "auc, good - bad: 1.000" in str(compared(areas, measure="auc", target="y", scores=["bad", "good"]))
+    long = {"y": [0, 1] * 100, "p": [0, 0] * 50 + [0, 1] * 50, "net": ["tree"] * 100 + ["deep"] * 100}
+    assert "deep - tree: 1.000" in str(compared(long, measure="recall", target="y", preds="p", model="net"))
+    one = compared({"y": [0, 1] * 9, "p": [0, 0] * 9}, {"y": [0, 1] * 9, "p": [0, 1] * 9}, measure="recall",
+        target="y", preds="p")  # fmt: skip
+    assert "new - old: 1.000" in str(one)

@@ -490,3 +490,58 @@ def right_frames():
 def test_ids_that_repeat_rightly_get_no_note():
     for source in right_frames():
         assert told(source) == []
+
+
+AT_HALF = "classes at a threshold of 0.5; Predictions.thresholds chooses one"
+
+
+@pytest.mark.parametrize(
+    ("target", "scores", "more", "told"),
+    [
+        ([0, 0, 1], [0.1, 0.2, 0.4], {}, True),
+        ([0, 1, 0, 1], [0.1, 0.2, 0.4, 0.6], {"group": ["x", "x", "y", "y"]}, True),
+        ([0, 0, 1], [-2.0, -1.0, 0.4], {"logits": True}, True),
+        ([0, 0, 1], [0.1, 0.2, 0.4], {"threshold": 0.3}, False),
+        ([0, 0, 1], [0.1, 0.2, 0.4], {"threshold": 0.5}, False),
+        ([[0, 1], [1, 1], [1, 0]], [[0.1, 0.9], [0.4, 0.2], [0.7, 0.3]], {}, True),
+        ([0, 1, 2], [[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.3, 0.2, 0.5]], {}, False),
+    ],
+)
+def test_scores_say_their_threshold_unless_it_was_named(target, scores, more, told, tmp_path):
+    result = imbtorch.report(target=np.array(target), scores=np.array(scores), **more)
+    result.to_json(tmp_path / "result.json")
+    opened = imbtorch.open_result(tmp_path / "result.json")
+    for each in (result, opened):
+        assert (AT_HALF in each.table().notes) == told
+    assert (AT_HALF in (tmp_path / "result.json").read_text(encoding="utf-8")) == told
+    assert AT_HALF not in imbtorch.report(target=np.array([0, 1]), preds=np.array([0, 1])).table().notes
+
+
+def test_arrays_without_names_are_told_their_names():
+    with pytest.raises(TypeError, match=r"^report takes 1 argument without a name, got 2; name .* target= and preds=$"):
+        imbtorch.report([0, 1], [0, 1])
+    with pytest.raises(TypeError, match="preds="):
+        imbtorch.report([0, 1], [0, 1], target=[0, 1])
+    with pytest.raises(TypeError, match=r"report has no argument 'scoers'; did you mean 'scores'\?"):
+        imbtorch.report(target=[0, 1], scoers=[0.1, 0.9])
+
+
+def test_a_column_of_scores_is_called_one():
+    scores = np.linspace(0, 1, 200_000)
+    for column in (scores, list(map(str, scores))):
+        columns = {"y": [0, 1] * 100_000, "p": column}
+        with pytest.raises(
+            ValueError, match=r"preds holds .* in row 1 \(all 200,000 rows hold scores\), .* as scores="
+        ):
+            imbtorch.report(columns, target="y", preds="p")
+    with pytest.raises(ValueError, match=r"preds holds 2.5 in row 1 \(1 of 2 rows\), which is no class"):
+        imbtorch.report({"y": [0, 1], "p": [7, 2.5]}, target="y", preds="p")
+
+
+def test_labels_of_both_signs_name_a_remedy_that_keeps_the_negatives():
+    target, scores = np.array([-1, 1] * 20), np.linspace(0, 1, 40)
+    with pytest.raises(ValueError, match=r"pass class_names=\[-1, 1\] and positive=1") as told:
+        imbtorch.report(target=target, scores=scores)
+    assert "ignore" not in str(told.value)
+    found = imbtorch.report(target=target, scores=scores, class_names=[-1, 1], positive=1, threshold=0.5)
+    assert found["recall"].item() == pytest.approx(sklearn.metrics.recall_score(target, np.where(scores > 0.5, 1, -1)))

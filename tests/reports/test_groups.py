@@ -534,3 +534,20 @@ def test_names_in_the_place_of_indices_of_groups_are_not_all_listed():
     text = r"^group must be a tensor of group indices, got names; of these, torch\.tensor\(\[0, 0, 0, \.\.\.\]\)$"
     with pytest.raises(TypeError, match=text):
         report.update(torch.rand(100), torch.arange(100) % 2, group=["north"] * 100)
+
+
+def test_the_table_counts_the_positives_of_each_group():
+    target, site = torch.tensor([0, 0, 1, 1, 1, 0]), torch.tensor([0, 0, 0, 1, 1, 1])
+    report = ImbalanceReport("binary", measures=["accuracy"], groups=["north", "south"])
+    report.update(target, target, group=site)
+    table = report.table()["group"]
+    assert {name: (row["support"], row["positives"]) for name, row in table.items()} == {
+        "north": (3, 1),
+        "south": (3, 2),
+    }
+    labels = ImbalanceReport("multilabel", num_labels=2, measures=["accuracy"], groups=["north", "south"])
+    labels.update(*[torch.stack((target, 1 - target), 1)] * 2, group=site)
+    assert [row["positives"] for row in labels.table()["group"].values()] == [3, 3]
+    several = ImbalanceReport("multiclass", 3, measures=["accuracy"], groups=["north", "south"])
+    several.update(*[torch.arange(6) % 3] * 2, group=site)
+    assert "positives" not in str(several.table())

@@ -311,8 +311,147 @@ def test_class_groups_and_groups_have_intervals_of_their_counts():
     assert ends == pytest.approx([low, high], abs=0.015)
     assert [found.low.item(), found.high.item()] == pytest.approx([low, high], abs=0.015)
     of_site = report.interval("accuracy/y", generator=torch.Generator().manual_seed(0))
-    alone = posterior(imbtorch.accuracy, report.result().groups[1], generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    alone = posterior(imbtorch.accuracy, report.result().groups[1], draws=2000, generator=generator)
     assert [of_site.estimate, of_site.low, of_site.high] == [alone.estimate, alone.low, alone.high]
+
+
+# --- one interval, whoever asks ---------------------------------------------------------------------------------------
+PATIENTS = torch.arange(280) // 7
+ONE_INTERVAL = {  # arguments of a report, of its updates, and the names of values
+    "classes": ({"intervals": ["iam", "accuracy", "recall/fraud"]}, {}),
+    "clusters": ({"intervals": ["iam", "accuracy", "recall/fraud"], "clusters": True}, {"cluster": PATIENTS}),
+    "groups": ({"intervals": True, "groups": ["x", "y"]}, {"group": torch.arange(280) % 2}),
+    "prevalence": ({"intervals": ["iam", "mcc"], "measures": ["iam", "mcc"], "prevalence": [90, 9, 1]}, {}),
+    "class groups": ({"intervals": ["recall/rare"], "class_groups": {"rare": ["fraud", "late"]}}, {}),
+}
+
+
+def bounds_of(interval):
+    return [interval.estimate.float().item(), interval.low.float().item(), interval.high.float().item()]
+
+
+@pytest.mark.parametrize("kind", ONE_INTERVAL)
+def test_table_interval_and_an_opened_result_show_the_same_bounds(kind, tmp_path):
+    arguments, extra = ONE_INTERVAL[kind]
+    report = ImbalanceReport("multiclass", class_names=NAMES, **{"measures": ["iam", "accuracy"], **arguments})
+    report.update(PREDS, TARGET, **extra)
+    result = report.result()
+    result.to_json(tmp_path / "result.json")
+    opened = imbtorch.open_result(tmp_path / "result.json")
+    names = [*report.intervals, *["iam/x", "accuracy/y"] * (kind == "groups")]
+    for name in names:
+        shown = [result[name].item(), result[f"{name}_low"].item(), result[f"{name}_high"].item()]
+        for seed, ask in enumerate((report.interval, result.interval, opened.interval, result.interval)):
+            torch.manual_seed(seed)
+            state = torch.get_rng_state()
+            assert bounds_of(ask(name)) == shown, name
+            assert torch.equal(torch.get_rng_state(), state)
+        assert [opened[name].item(), opened[f"{name}_low"].item(), opened[f"{name}_high"].item()] == shown
+        if "/" not in name:
+            table = [each.table()["measure"][name]["all"] for each in (result, opened)]
+            assert [[cell, cell.low, cell.high] for cell in table] == [shown, shown]
+        assert bounds_of(result.interval(name, generator=torch.Generator().manual_seed(1))) != shown
+        assert bounds_of(result.interval(name, level=0.9)) != shown
+        wide, narrow = (np.diff(bounds_of(result.interval(name, level=level))[1:]) for level in (0.95, 0.9))
+        assert wide > narrow
+
+
+def test_what_else_is_asked_for_changes_no_interval():
+    """A measure of the whole matrix, one of margins, values of classes: each as if it were asked for alone."""
+    measures = ["iam", "mcc", "rci", "f1"]
+    every = filled(measures=measures, intervals=[*measures, "recall/fraud", "precision/ok"]).compute()
+    for name in (*measures, "recall/fraud", "precision/ok"):
+        alone = filled(measures=measures, intervals=[name]).compute()
+        assert [every[f"{name}_{end}"] for end in ("low", "high")] == [
+            alone[f"{name}_{end}"] for end in ("low", "high")
+        ]
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+def test_a_metric_has_the_interval_of_a_report_of_the_same_counts(clusters):
+    extra = {"cluster": PATIENTS} if clusters else {}
+    report = ImbalanceReport("multiclass", class_names=NAMES, measures=["iam", "recall"], clusters=clusters)
+    metrics = {
+        "iam": imbtorch.ImbalanceAccuracy("multiclass", num_classes=3, clusters=clusters),
+        "recall": imbtorch.Recall("multiclass", num_classes=3, clusters=clusters),
+    }
+    for each in (report, *metrics.values()):
+        each.update(PREDS, TARGET, **extra)
+    for name, metric in metrics.items():
+        assert bounds_of(metric.interval()) == bounds_of(metric.interval()) == bounds_of(report.interval(name))
+
+
+def intervals_of_a_part(rank, world):
+    report = filled_part("clusters", rank, world)
+    metric = imbtorch.Recall("multiclass", num_classes=3)
+    metric.update(PREDS[rank::world], TARGET[rank::world])
+    torch.manual_seed(rank)
+    values = [value.item() for value in report.compute().values()]
+    return [bounds_of(report.interval("iam")), bounds_of(metric.interval()), values]
+
+
+def filled_part(kind, rank, world):
+    arguments, extra = ONE_INTERVAL[kind]
+    report = ImbalanceReport("multiclass", class_names=NAMES, **{"measures": ["iam", "accuracy"], **arguments})
+    part = slice(rank, None, world)
+    report.update(PREDS[part], TARGET[part], **{name: each[part] for name, each in extra.items()})
+    return report
+
+
+def test_several_processes_have_the_interval_of_one():
+    first, second = launch(2, intervals_of_a_part, timeout=60)
+    assert first == second == intervals_of_a_part(0, 1)
+
+
+# --- clusters without ids ---------------------------------------------------------------------------------------------
+WITHOUT_IDS = "built with clusters=True, but no update passed cluster=, so each sample is a cluster of its own"
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_clusters_without_ids_are_told_once_and_taken_for_independent_samples(task):
+    names = ["ok", "fraud"] if task == "binary" else NAMES
+    preds, target = (each.clamp(max=len(names) - 1) for each in (PREDS, TARGET))
+    report = ImbalanceReport(task, class_names=names, measures=["accuracy"], clusters=True, intervals=True)
+    plain = ImbalanceReport(task, class_names=names, measures=["accuracy"], intervals=True)
+    for each in (report, plain):
+        each.update(preds, target)
+    with pytest.warns(UserWarning, match=f"^ImbalanceReport: {WITHOUT_IDS}"):
+        report.compute()
+    report.result().interval("accuracy", clusters=True)  # told once: warnings are errors here
+    assert report.interval("accuracy").method == "posterior"
+    assert bounds_of(report.interval("accuracy")) == bounds_of(plain.interval("accuracy"))
+    assert "intervals: 95% posterior" in report.table().notes
+    metric = imbtorch.Accuracy(task, len(names) if task == "multiclass" else None, clusters=True)
+    metric.update(preds, target)
+    with pytest.warns(UserWarning, match=f"^Accuracy: {WITHOUT_IDS}"):
+        assert metric.interval().method == "posterior"
+    sweep = imbtorch.ThresholdSweep("f1", clusters=True)
+    sweep.update(torch.linspace(0, 1, 280)[TARGET.argsort().argsort()], (TARGET > 0).long())
+    with pytest.warns(UserWarning, match=f"^SweepResult: {WITHOUT_IDS}"):
+        found = sweep.interval("value")
+    assert re.fullmatch(r"held-out buckets, bootstrap of 6\d buckets", found.method)
+
+
+def test_right_programs_with_clusters_hear_nothing():
+    """200 programs with ids, with several positions, with labels, without clusters, or without an interval."""
+    random = np.random.default_rng(0)
+    for at in range(200):
+        kind = ("ids", "positions", "labels", "plain", "no interval")[at % 5]
+        number = int(random.integers(20, 60))
+        shape = (number, 4) if kind in ("positions", "labels") else (number,)
+        target = torch.from_numpy(random.integers(0, 2, shape))
+        target[:2] = torch.tensor([0, 1])[(...,) + (None,) * (len(shape) - 1)]
+        preds = torch.where(torch.from_numpy(random.random(shape)) < 0.2, 1 - target, target)
+        task, size = ("multilabel", {"num_labels": 4}) if kind == "labels" else ("binary", {})
+        clusters = {"ids": True, "positions": True, "no interval": True}.get(kind)
+        extra = {"cluster": torch.arange(number) // 3} if kind == "ids" else {}
+        made = ImbalanceReport, imbtorch.FScore
+        metric = made[at % 2](task, clusters=clusters, **size)
+        metric.update(preds, target, **extra)
+        metric.compute()
+        if kind != "no interval":
+            metric.interval(*["iam"] * (at % 2 == 0), draws=20)  # warnings are errors here
 
 
 # --- after a reset --------------------------------------------------------------------------------------------------
@@ -397,15 +536,15 @@ def test_a_bucket_that_holds_many_samples_is_named_and_warned_of(times, named, w
     result = report.result()
     found = re.search(r"the largest of 6\d buckets holds ([\d.]+)%, too narrow", result.interval("accuracy").method)
     assert bool(found) == named
-    notes = [note for note in result.table().notes if note.startswith("intervals: the largest of 6")]
-    assert len(notes) == named
+    (note,) = (note for note in result.table().notes if note.startswith("intervals: 95% cluster bootstrap of 6"))
+    assert ("the largest of 6" in note) == named
     if named:
         assert 100 * share <= float(found[1]) + 0.5 <= 100 * share + 3  # the bucket has some other clusters as well
-        assert f"buckets of clusters holds {found[1]}% of the samples; too narrow if values fall" in notes[0]
+        assert f"buckets of clusters holds {found[1]}% of the samples, too narrow if values fall" in note
     alone = ImbalanceReport("binary", measures=["accuracy"], per_class=(), clusters=True)
     alone.update(preds, target, cluster=ids)
     alone.compute()  # without intervals there is nothing to warn of
-    assert len(alone.result().table().notes) == len(result.table().notes) - named
+    assert len(alone.result().table().notes) == len(result.table().notes) - 1
 
 
 def test_classes_whose_names_look_like_bounds_are_named_in_the_error():
