@@ -97,12 +97,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with the usage and a message."""
-        option = re.search(r"(--[\w-]+).*expected (?:at least )?one argument", message)
-        if option:
-            message += f"; write {option[1]}=VALUE for a value that begins with -"
-        if re.search(r"are required: (file|old)", message):
+        if re.search("required: (file|old)", message):
             message += "; write files before options that take several values, such as --class-names a b"
-        super().error(message)
+        super().error(message + "; write --option=VALUE if VALUE begins with -" * ("one argument" in message))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -273,8 +270,7 @@ def _report(options: argparse.Namespace) -> tuple[int, str]:
     """Report the predictions of files."""
     names = ("target", "preds", "scores", "task", "logits", "group", "weight", "frequency", "prevalence", "measures")
     more = {name: getattr(options, name) for name in (*names, "intervals", "rule", "prior")}
-    if options.json is not None:
-        check_output("--json", options.json, found_files(options.file, KINDS))
+    check_output("--json", options.json, found_files(options.file, KINDS))
     if options.threshold is not None:
         more["threshold"] = options.threshold[0] if len(options.threshold) == 1 else options.threshold
     return 0, _written(report(options.file, **more, **_reading(options)), options)
@@ -306,11 +302,8 @@ def _compare(options: argparse.Namespace) -> tuple[int, str]:
         given = getattr(options, name)
         if given is not None and len(given) == 1:
             setattr(options, name, _names(given[0]))
-    if options.looks_file is not None:
-        sources = filter(None, [options.old, options.new])
-        check_output(
-            "--looks-file", options.looks_file, [path for each in sources for path in found_files(each, KINDS)]
-        )
+    for source in filter(None, [options.old, options.new]):
+        check_output("--looks-file", options.looks_file, found_files(source, KINDS))
     reading = _reading(options)
     rules = Rules(reading["class_names"], options.positive, None, options.ignore, options.missing)
     columns = {name: getattr(options, name) for name in ("target", "preds", "scores", "model", "id", "cluster")}

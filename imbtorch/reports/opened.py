@@ -75,29 +75,14 @@ def contents(path: str | PathLike[str]) -> tuple[dict[str, Any], ReportResult]:
     return data, result
 
 
-MEASURES = {
-    str: {"name": str, "average": (str, None), "arguments": {str: (bool, str, None, float, [float], [[float]])}}
-}
-SETTINGS = dict.fromkeys(("logits", "clusters", "weighted"), bool) | {
-    "task": get_args(Task),
-    "state": ("matrix", "margins"),
-    "measures": MEASURES,
-    "per_class": (MEASURES, None),
-    "class_groups": ({str: [int]}, None),
-    "groups": ([str], None),
-    "per_group": ([str], None),
-    "intervals": [str],
-    "prevalence": ([float], None),
-    "threshold": (float, [float]),
-    "ignore_index": (int, None),
-}
-VALUE = dict.fromkeys(("name", "measure", "of"), str) | {
-    "value": (float, None, "inf", "-inf"),
-    "double": bool,
-    "higher_is_better": (bool, None),
-    "kind": get_args(Kind),
-    "bound": get_args(Bound),
-}
+MEASURE = {"name": str, "average": (str, None), "arguments": {str: (bool, str, None, float, [float], [[float]])}}
+SETTINGS: dict[str, Any] = dict.fromkeys(("logits", "clusters", "weighted"), bool)
+SETTINGS |= {"measures": {str: MEASURE}, "per_class": ({str: MEASURE}, None), "class_groups": ({str: [int]}, None)}
+SETTINGS |= {"task": get_args(Task), "state": ("matrix", "margins"), "intervals": [str], "ignore_index": (int, None)}
+SETTINGS |= {"groups": ([str], None), "per_group": ([str], None)}
+SETTINGS |= {"prevalence": ([float], None), "threshold": (float, [float])}
+VALUE: dict[str, Any] = {"name": str, "measure": str, "of": str, "value": (float, None, "inf", "-inf"), "double": bool}
+VALUE |= {"higher_is_better": (bool, None), "kind": get_args(Kind), "bound": get_args(Bound)}
 FORM = {"imbtorch": str, "class_names": [str], "settings": SETTINGS, "values": [VALUE], "dependent": bool}
 FORM |= {"signature": str, "notes": [str], "parts": [[str]]}  # of contents but for counts
 
@@ -117,12 +102,11 @@ def _check(data: Mapping[str, Any]) -> None:
     groups = () if settings["groups"] is None else (len(settings["groups"]),)
     shapes = {"counts": (), "groups": groups or None, "buckets": (*groups, BUCKETS) if settings["clusters"] else None}
     for field, shape in shapes.items():
-        parts = data[field] if isinstance(data[field], dict) else {"": data[field]}
-        fits = parts == {"": None} if shape is None else parts.keys() == cells.keys()
-        if not fits or not all(
-            shape is None or _are_counts(part, (*shape, *cells[name]), settings["weighted"])
-            for name, part in parts.items()
-        ):
+        parts, fits = data[field] if isinstance(data[field], dict) else {"": data[field]}, data[field] is None
+        if shape is not None:
+            sizes = {name: (*shape, *cell) for name, cell in cells.items()}
+            fits = parts.keys() == sizes.keys() and all(_are_counts(parts[k], sizes[k], settings) for k in sizes)
+        if not fits:
             raise ValueError(f"{field} must be numbers of samples of each class and group, below 2**63 together")
 
 
@@ -143,10 +127,9 @@ def _fits(value: Any, form: Any) -> bool:
     return type(value) is form if isinstance(form, type) else type(value) is type(form) and value == form
 
 
-def _are_counts(given: Any, shape: tuple[int, ...], weighted: bool) -> bool:
+def _are_counts(given: Any, shape: tuple[int, ...], settings: Mapping[str, Any]) -> bool:
     """Return whether nested lists have a shape, and hold counts or sums of weights."""
-    found = np.array(given, dtype=object)
-    kinds = {int, float} if weighted else {int}
+    found, kinds = np.array(given, dtype=object), {int, float} if settings["weighted"] else {int}
     right = found.shape == shape and set(map(type, found.flat)) <= kinds
     return right and all(0 <= each < math.inf for each in found.flat) and found.sum() < 2**63
 
