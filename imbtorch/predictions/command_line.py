@@ -38,7 +38,7 @@ EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input erro
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    Any error returns 2, since 1 means that the new model is worse.
+    Any error returns 2, since 1 means that the new model is worse; Ctrl-C 130.
 
     Args:
         arguments: arguments after the name of the program; by default those of the process.

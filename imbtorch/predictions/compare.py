@@ -51,7 +51,7 @@ def compare_predictions(
     """Compare the saved predictions of two models on the same samples, as :func:`imbtorch.statistics.paired_compare`.
 
     Classes are compared by joint counts of target, old and new prediction, which the source groups: memory does not
-    grow with rows, unless they are paired by ``id``.
+    grow with rows of files, unless they are paired by ``id``.
 
     Args:
         old: predictions of the old model, or of both: files, a frame, or a lazy frame, as for :func:`imbtorch.report`.
@@ -63,7 +63,7 @@ def compare_predictions(
         threshold: score strictly above which 1 is predicted.
         model: column that names the model of each row of one source; the model of the first row is the old one.
         id: column that pairs the rows; by default they are paired by their order, and targets must agree.
-        by_row: whether to pair rows by order although columns such as ``"image_id"`` differ.
+        by_row: whether to pair rows by order although columns such as ``"image_id"`` show another one.
         cluster: column of ids of clusters, such as patients.
         class_names: classes in their order.
         positive: positive one of two classes.
