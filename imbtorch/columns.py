@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from imbtorch.compat import warn_caller
-from imbtorch.metrics.shared_result import LONGEST, checked_names
+from imbtorch.metrics.shared_result import checked_names
 from imbtorch.suggestions import did_you_mean, first_names
 
 Array: TypeAlias = Any  # NumPy array; the type checker would ask for a dtype
@@ -102,10 +102,6 @@ class Column:
         except TypeError as error:
             text = f"{self.name} must hold strings, integers or booleans, {error}{self.where([len(found)])}"
             raise TypeError(f"{text}; convert them") from None
-        long = [at for at, each in enumerate(self.levels) if isinstance(each, str) and len(each) > LONGEST]
-        if long:
-            text = f"{self.name} holds a text of {len(self.levels[long[0]]):,} characters{self.where(long[:1])}"
-            raise ValueError(f"{text}; names of classes have at most {LONGEST:,}")
         return found
 
     @cached_property
@@ -196,13 +192,13 @@ class Classes:
             found[list(map(self.rules.ignores, column.levels))] = IGNORED
         for at in column.held:
             if found[at] == UNKNOWN:
-                text = f"{column.name} holds {keys[at]!r}{column.where([at])}, which"
-                remedy = f"is none of class_names; add it there, or leave such rows out by ignore={keys[at]!r}"
+                text = f"{column.name} holds {keys[at]!r:.100}{column.where([at])}, which"
+                remedy = f"is none of class_names; add it there, or leave such rows out by ignore={keys[at]!r:.100}"
                 if not of_target:
                     meant = did_you_mean(keys[at], self.names) if self.kind == "strings" else ""
                     value = None if column.cells[at].kind == "missing" else keys[at]
                     remedy = f"no target has{meant}; if it is a class, name all classes by class_names=[...]; if it is"
-                    remedy += f" no answer, a report takes no_answer={value!r}"
+                    remedy += f" no answer, a report takes no_answer={value!r:.50}"
                 raise ValueError(f"{text} {remedy}; classes are {first_names(self.names)}")
         return found
 

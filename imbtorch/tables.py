@@ -243,11 +243,7 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 
 
 def printable(text: str) -> str:
-    r"""Return a text with escapes in place of control characters and those that turn the direction of text.
-
-    >>> print(printable("a\x1b[2J\n"))
-    a\x1b[2J\n
-    """
+    """Return a text with escapes in place of control characters and those that turn the direction of text."""
     return CONTROL.sub(lambda sign: sign[0].encode("unicode_escape").decode(), text)
 
 
@@ -282,24 +278,18 @@ def _cell_of_csv(value: Any) -> Any:
 
 
 def replace_file(path: str | PathLike[str], data: bytes) -> None:
-    """Write a file beside an older one and move it there, so that an error leaves the older one; devices as they are.
-
-    Raises:
-        OSError: if it cannot be written.
-    """
-    real, folder = os.path.realpath(path), os.path.dirname(os.path.realpath(path))
-    device = os.path.abspath(path).startswith(("/dev/", "/proc/")) or (
-        os.path.exists(path) and not os.path.isfile(path)
-    )
-    if device or not os.access(folder, os.W_OK) or (os.path.exists(real) and not os.access(real, os.W_OK)):
+    """Write a file beside an older one and move it there, so that an error leaves the older one as it is."""
+    real, device = os.path.realpath(path), os.path.abspath(path).startswith(("/dev/", "/proc/"))
+    beside, old = os.path.join(os.path.dirname(real), f".imbtorch-{secrets.token_hex(8)}"), os.path.exists(path)
+    can_move = os.access(os.path.dirname(real), os.W_OK) and not (old and not os.access(real, os.W_OK))
+    if device or not can_move or (old and not os.path.isfile(path)):
         with open(path, "wb") as file:
             file.write(data)
         return
-    beside = os.path.join(folder, f".imbtorch-{secrets.token_hex(8)}")
     try:
         with open(beside, "xb") as file:
             file.write(data)
-        if os.path.exists(real):
+        if old:
             shutil.copymode(real, beside)
         os.replace(beside, real)
     finally:

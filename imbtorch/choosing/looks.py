@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,10 +128,9 @@ class LooksFile:
         self.path, self.plan = Path(path), plan
         self.seen: list[dict[str, Any]] = []
         if self.path.exists():
-            try:
+            held: Any = None
+            with suppress(ValueError):
                 held = json.loads(self.path.read_text(encoding="utf-8"))
-            except ValueError:  # also of no UTF-8
-                held = None
             if not isinstance(held, dict) or held.keys() != {"plan", "looks"}:
                 raise ValueError(f"{path} is no file that records looks")
             for name in {**held["plan"], **plan}:

@@ -365,7 +365,7 @@ class SweepResult(Result):
         Args:
             bins: greatest number of bins of scores.
             level: nominal coverage of the interval of each share, in (0, 1).
-            generator: source of randomness for resampled clusters, on the CPU; by default torch's.
+            generator: source of randomness for resampled clusters, on the CPU; by default one of a fixed seed.
 
         Returns:
             :class:`~imbtorch.statistics.Calibration`, or for several labels or classes a dict of their names, without
@@ -377,6 +377,7 @@ class SweepResult(Result):
         """
         check_level(level)
         check_generator(generator)
+        generator = generator or torch.Generator().manual_seed(0)
         if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
             raise ValueError(f"bins must be a whole number of at least 1, got {bins!r}")
         if self._settings.prevalence is not None:
@@ -425,7 +426,7 @@ class SweepResult(Result):
                 The threshold with the lowest expected cost is then chosen, instead of the best value of the measure.
             sure: level of a guarantee that all constraints hold in the population, in [0.5, 1); by default the value of
                 the sweep, without one the constraints need to hold on the counted samples only.
-            generator: source of randomness, on the CPU; by default torch's.
+            generator: source of randomness, on the CPU; by default one of a fixed seed.
 
         Returns:
             :class:`~imbtorch.statistics.OperatingPoint`, or for several labels or classes a dict of their names. A
@@ -438,6 +439,7 @@ class SweepResult(Result):
                 counts; and if only one class has targets.
         """
         check_generator(generator)
+        generator = generator or torch.Generator().manual_seed(0)
         settings = self._settings.within(at_least, alerts, costs, sure)
         if settings.sure is not None:
             self._warn_if_dependent(PROMISED)

@@ -530,8 +530,19 @@ def unguarded(monitor: Monitor) -> Monitor:
     Examples are a second checkpoint that keeps the worst epoch, an alarm with ``mode="min"``, and a monitor whose name
     is logged later: ``worst = unguarded(ModelCheckpoint(monitor="val_iam", mode="min"))``.
 
+    Args:
+        monitor: callback with ``monitor`` and ``mode``, or a ``ReduceLROnPlateau``.
+
+    Returns:
+        The same object.
+
     Raises:
-        TypeError: for anything but a callback with ``monitor`` and ``mode``, or a ``ReduceLROnPlateau``.
+        TypeError: for anything else.
+
+    >>> unguarded("val_iam")
+    Traceback (most recent call last):
+    TypeError: unguarded takes a callback with a monitor, or a ReduceLROnPlateau, got 'val_iam'; write \
+unguarded(ModelCheckpoint(monitor=..., mode=...))
     """
     if isinstance(monitor, ReduceLROnPlateau):
         _UNGUARDED_SCHEDULERS.add(monitor)

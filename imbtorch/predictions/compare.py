@@ -233,26 +233,22 @@ def _split_models(source: Source, name: str, wanted: Sequence[str]) -> tuple[Sou
     levels = [column.levels[int(at)] for at in dict.fromkeys(column.codes.tolist())]  # groups have no order
     if len(levels) != 2:
         raise ValueError(f"model must name two models, but column {name!r} holds {first_names(list(map(str, levels)))}")
-    found = _relation(source, None, [name, *wanted, *filter(_is_id, source.names)], _telling(source, wanted, 0.45))
+    found: Any = source
+    if not hasattr(source, "where"):
+        found = _relation(source, None, [name, *wanted, *filter(_is_id, source.names)], source.names)
     found.verify([name, *wanted])
     old = found.first(name)
     (new,) = (level for level in levels if level != old)
     return found.where(name, old), found.where(name, new), (str(new), str(old))
 
 
-def _relation(source: Source, like: Source | None, wanted: Sequence[str], telling: Sequence[str]) -> Any:
+def _relation(source: Source, like: Source | None, wanted: Sequence[str], more: Sequence[str]) -> Any:
     """Return a source as a DuckDB relation of our own, which pairs rows; files as they are, others in memory."""
     from imbtorch.predictions.files import in_memory
 
     if isinstance(source, Engine):
         raise ValueError("rows of an engine have no order; join both models into one frame by id, and name two columns")
-    return source if getattr(source, "connection", None) else in_memory(source, [*wanted, *telling], like, telling)
-
-
-def _telling(source: Source, used: Sequence[str], share: float = 0.9) -> list[str]:
-    """Return columns that tell rows apart, of those that nobody named."""
-    names = [name for name in source.names if name not in used and source.names.count(name) == 1]
-    return source.telling([name for name in names if not _is_id(name)], share)
+    return source if getattr(source, "connection", None) else in_memory(source, wanted, like, more)
 
 
 def _is_id(name: str) -> bool:
@@ -274,12 +270,11 @@ def _joined(
     else:
         keys = list({single(each, "id", _checked(how.id)) for each in (old, new)})
         LOG.warning("imbtorch: pairing rows by %r keeps all ids in memory, about %d bytes a row", how.id, BYTES)
-    telling: list[str] = []
-    if how.id is None and not how.by_row:
-        used = [*first.values(), *second.values()]
-        in_new = _telling(new, used)
-        telling = [name for name in _telling(old, used) if name in in_new]
-    one = _relation(old, new, [*first.values(), *keys], telling)
-    other = _relation(new, one, [*second.values(), *keys], telling)
+    used = [*first.values(), *second.values(), *keys]
+    more = [name for name in old.names if name not in used and old.names.count(name) == new.names.count(name) == 1]
+    more = [] if how.by_row or how.id is not None else more
+    one = _relation(old, new, [*first.values(), *keys], more)
+    other = _relation(new, one, [*second.values(), *keys], more)
+    telling = other.telling(one.telling([name for name in more if name in one.names and name in other.names]))
     paired = one.paired(other, first, second, keys, how.id is not None, telling)
     return paired, {role: role for role in (*first, *second)}

@@ -24,10 +24,8 @@ from imbtorch.predictions.paths import PACKED, found_files, note_on_copies
 from imbtorch.predictions.sources import (
     BATCH,
     FILLED,
-    FIRST,
     LEAST,
     MOST_GROUPS,
-    MOST_TELLING,
     ROWS,
     SUM,
     Arrays,
@@ -54,6 +52,8 @@ FOREIGN = {
 }
 ENCODINGS = ("utf-8", "latin-1", "utf-16")
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}
+FIRST, MOST_TELLING = 1000, 5  # rows that are looked at for columns that tell rows apart, and number of these columns
+MOST_HELD = 20  # columns of a frame that are looked at
 ROW = "'row ' || (row_number() OVER () - 1)"  # SQL
 HEAD, HEAD_LINES = 1_000_000, 100  # bytes and lines in which the head of a file must end
 CHECKSUM = re.compile(rb"(?:\x15[\x80-\xff]*[\x00-\x7f]){4}")  # fourth number of a page of Parquet, by Thrift
@@ -90,7 +90,7 @@ def duckdb() -> Any:
 
 
 def connected() -> Any:
-    """Connect to DuckDB; it installs and loads nothing that a name of a file or a query would need."""
+    """Open a connection of DuckDB; it installs and loads nothing that a name of a file or a query would need."""
     off = dict.fromkeys(("autoinstall_known_extensions", "autoload_known_extensions"), False)
     return duckdb().connect(config=off)
 
@@ -111,24 +111,26 @@ class Relation(Source):
     @cached_property
     def names(self) -> list[str]:
         """Names of all columns."""
-        return list(self.relation.columns if self.columns is None else self.columns)
+        return list(self.columns or self.relation.columns)
 
     def _sql(self, name: str) -> str:
         """Return a column as SQL."""
-        return quoted(name if self.columns is None else self.columns[name])
+        return quoted((self.columns or {}).get(name, name))
 
     def _select(self, names: Sequence[str]) -> Any:
         """Return the relation of some columns, which it names by :func:`places`."""
-        return self.relation.project(
-            ", ".join(f"{self._sql(name)} AS {place}" for name, place in places(names).items())
-        )
+        cells = [f"{self._sql(name)} AS {place}" for name, place in places(names).items()]
+        return self.relation.project(", ".join(cells))
 
     def orders(self, name: str) -> list[list[Any]]:
         """Return the categories of an ENUM, which always orders them."""
         if name in self.ordered:
             return self.ordered[name]
         kind = self._select([name]).types[0]
-        return [list(kind.children[0][1])] if kind.id == "enum" else []
+        if kind.id != "enum":
+            return []
+        self.notes += [f"classes have the order of an ENUM: {first_names(kind.children[0][1])}"]
+        return [list(kind.children[0][1])]
 
     def verify(self, names: Sequence[str]) -> None:
         """Raise for damaged columns."""
@@ -138,27 +140,14 @@ class Relation(Source):
         names = [*keys, *([] if sums is None else [sums])]
         self.verify(names)
         selected, parts = self._select(names), [*places(keys).values(), f"count(*) AS {ROWS}"]
-        for name, kind in zip(places(keys), selected.types, strict=False):
-            if kind.id == "enum" and self.holds_classes(name):
-                self.notes += [f"classes have the order of an ENUM: {first_names(kind.children[0][1])}"]
         with self._explained():
             if sums is not None:
-                number = self._number(selected, sums)
+                last, kind = selected.columns[-1], str(selected.types[-1])
+                cell = f"replace({last}, '_', '?')" if kind == "VARCHAR" else last  # DuckDB reads 1_0 as 10
+                number = f"TRY_CAST({cell} AS DOUBLE)"
                 parts += [f"sum({number}) AS {SUM}", f"min({number}) AS {LEAST}", f"count({number}) AS {FILLED}"]
             table = selected.aggregate(", ".join(parts)).limit(MOST_GROUPS + 1).to_arrow_table()
         return columns_of_groups(self, keys, table, sums)
-
-    def _number(self, selected: Any, name: str) -> str:
-        """Return the last column as numbers, in SQL; raise for a value that is none."""
-        place = selected.columns[-1]
-        if str(selected.types[-1]) != "VARCHAR":
-            return f"CAST({place} AS DOUBLE)"
-        number = f"TRY_CAST(replace({place}, '_', '?') AS DOUBLE)"  # DuckDB reads 1_0 as 10
-        wrong = selected.filter(f"{number} IS NULL AND {place} IS NOT NULL").project(place).limit(1).fetchall()
-        for (value,) in wrong:
-            remedy = "decimal=',' reads decimal commas" if "," in value else "leave such rows out of the source"
-            raise ValueError(f"{self.call(name)} must hold numbers, got {value!r}{self.find(name, value)}; {remedy}")
-        return number
 
     def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
         """Yield Arrow batches."""
@@ -182,7 +171,8 @@ class Relation(Source):
         selected = self._select([name])
         if not re.search(r"\[\d*\]$", str(selected.types[0])):
             return None
-        first = selected.project("len(x0)").limit(1).fetchall()
+        with self._explained():
+            first = selected.project("len(x0)").limit(1).fetchall()
         return int(first[0][0] or 0) if first else None
 
     def find(self, name: str, level: Any) -> str:
@@ -203,18 +193,18 @@ class Relation(Source):
         found, orders = _holding(self._select(names), level), {each: self.orders(each) for each in names}
         return Relation(found, connection=self.connection, columns=places(names), ordered=orders)
 
-    def telling(self, names: Sequence[str], share: float = 0.9) -> list[str]:
+    def telling(self, names: Sequence[str]) -> list[str]:
         """Return the first columns of texts or integers whose first rows mostly hold different values."""
-        if not names:
-            return []
-        selected = self._select(names)
-        try:
-            rows = selected.limit(FIRST).fetchall()
-        except duckdb().Error:  # columns that nobody named may hold anything
-            return []
-        kinds = [re.fullmatch("VARCHAR|UUID|U?[A-Z]*INT(EGER)?", str(kind)) for kind in selected.types]
-        columns = zip(dict.fromkeys(names), kinds, zip(*rows, strict=True), strict=False)
-        return [name for name, kind, some in columns if kind and len(set(some)) > share * len(rows)][:MOST_TELLING]
+        found: list[str] = []
+        for name in names:
+            with suppress(duckdb().Error, ValueError):  # columns that nobody named may hold anything
+                selected = self._select([name])
+                if re.fullmatch("VARCHAR|UUID|U?[A-Z]*INT(EGER)?", str(selected.types[0])):
+                    rows = selected.limit(FIRST).fetchall()
+                    found += [name] if len(set(rows)) > 0.9 * len(rows) else []
+            if len(found) == MOST_TELLING:
+                break
+        return found
 
     def paired(
         self,
@@ -225,10 +215,7 @@ class Relation(Source):
         by_id: bool,
         telling: Sequence[str],
     ) -> Relation:
-        """Return columns of both by their roles: of rows with the same id, or row by row if all keys agree.
-
-        Row by row, columns that are ``telling`` must not show other pairs of rows.
-        """
+        """Return columns of both by their roles: of rows with the same id, or row by row if no column shows others."""
 
         def columns(source: Relation, names: Mapping[str, str]) -> Any:
             source.verify([*names.values(), *keys])
@@ -284,10 +271,8 @@ def _array(name: str, part: Any, widths: dict[str, int], start: int) -> Array:
         wrong = np.flatnonzero((lengths != widths.setdefault(name, int(lengths[0]))) | (lengths < 0))
         if len(wrong):
             row, length = start + int(wrong[0]), int(lengths[wrong[0]])
-            held = f"a list of {length} values" if length >= 0 else "no list"
-            raise ValueError(
-                f"column {name!r} must hold lists of equal length in every row, but row {row} holds {held}"
-            )
+            held = f"but row {row} holds " + (f"a list of {length} values" if length >= 0 else "no list")
+            raise ValueError(f"column {name!r} must hold lists of equal length in every row, {held}")
         return _array(f"{name}, flat", part.flatten(), widths, start).reshape(len(part), -1)
     if not (kind.is_integer(part.type) or kind.is_floating(part.type) or kind.is_decimal(part.type)):
         return np.array(part.to_pylist(), dtype=object)
@@ -344,9 +329,7 @@ def _cause(text: str) -> str:
     if "not latin-1" in text:
         return f"{where}the file is not in Latin-1; convert it to UTF-8, as 'iconv -f cp1252 -t utf-8' does"
     if columns:
-        remedy = "quote cells that hold the separator"
-        if int(columns[2]) == int(columns[1]) + 1:
-            remedy += ", or if rows begin with a name (R), write them by row.names=FALSE"
+        remedy = "quote cells that hold the separator; if rows begin with a name (R), write them by row.names=FALSE"
         return f"{where}{columns[2]} cells, but there are {columns[1]} columns; {remedy}"
     if "unterminated quote" in text:
         return f"{where}a quote is not closed; write quotes within quotes twice, in Spark by option('escape', '\"')"
@@ -357,32 +340,30 @@ def _cause(text: str) -> str:
     )
 
 
-def in_memory(source: Source, names: Sequence[str], like: Any, loose: Sequence[str] = ()) -> Relation:
-    """Return columns as a relation of our own connection, in which they can be joined; ``loose`` ones as texts."""
-    arrow = importlib.import_module("pyarrow")
-    connection = getattr(like, "connection", None) or connected()
-    columns, orders = places(names), {name: source.orders(name) for name in names}
+def in_memory(source: Source, names: Sequence[str], like: Any, more: Sequence[str]) -> Relation:
+    """Return columns as a relation of our own connection, in which they can be joined, and ``more`` that tell rows."""
+    arrow, connection = importlib.import_module("pyarrow"), getattr(like, "connection", None) or connected()
     if isinstance(source, Relation):  # of the user's connection, which stays as it is
-        table = source._select(names).to_arrow_table()
+        columns = places([*names, *source.telling(more)])
+        table = source._select(list(columns)).to_arrow_table()
     else:
         assert isinstance(source, Arrays)
         held = {}
-        for name, place in columns.items():
-            values = as_array(name, source.columns[name]).tolist()
-            values = [str(value) for value in values] if name in loose else values
-            try:  # NaN among texts is no text
-                held[place] = arrow.array([None if value != value else value for value in values])
-            except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
-                raise TypeError(f"column {name!r} must hold values of one type: {error}; convert them") from None
-        table = arrow.table(held)
+        for name in dict.fromkeys([*names, *more[:MOST_HELD]]):
+            with suppress(TypeError, ValueError) if name not in names else nullcontext():
+                values = as_array(name, source.columns[name]).tolist()
+                try:  # NaN among texts is no text
+                    held[name] = arrow.array([None if value != value else value for value in values])
+                except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
+                    raise TypeError(f"column {name!r} must hold values of one type: {error}; convert them") from None
+        columns = places(list(held))
+        table = arrow.table(list(held.values()), list(columns.values()))
+    orders = {name: source.orders(name) for name in names}
     return Relation(connection.from_arrow(table), connection=connection, row=ROW, columns=columns, ordered=orders)
 
 
 class Reader(NamedTuple):
-    """Arguments of DuckDB for one file, and its columns as SQL.
-
-    Some columns of JSON hold lists of numbers, and some what is ``odd``: objects and other lists.
-    """
+    """Arguments of DuckDB for one file, its columns as SQL, and those columns of JSON that hold lists of numbers."""
 
     kind: str
     options: str
@@ -390,24 +371,29 @@ class Reader(NamedTuple):
     cells: tuple[str, ...]
     packed: str | None = None
     lists: frozenset[str] = frozenset()
-    odd: frozenset[tuple[str, str]] = frozenset()
     checksums: bool = False
 
 
 class Files(Relation):
-    """Files of one kind, whose columns are found by name in each; columns that are wanted help to find the head."""
+    """Files of one kind, whose columns are found by name in each; columns that are wanted help to find the head.
+
+    Raises:
+        FileNotFoundError: for paths that match no file.
+        ValueError: for files that are damaged, of several kinds, named twice, or lack a column.
+    """
 
     def __init__(
-        self, paths: Sequence[str], wanted: Sequence[str], encoding: str, decimal: str, head: bool, like: Any = None
+        self, given: Any, wanted: Sequence[str], encoding: str | None, decimal: str, head: bool, like: Any
     ) -> None:
         super().__init__(None)
-        self.paths, self._decimal = list(paths), decimal
+        check_choice("encoding", encoding or ENCODINGS[0], ENCODINGS)
+        check_choice("decimal", decimal, (".", ","))
+        self.paths, self._decimal = found_files(given, KINDS), decimal
         self.connection = getattr(like, "connection", None) or connected()
         self.connection.execute("SET enable_progress_bar=true; SET enable_progress_bar_print=false")
-        self._wanted, self._encoding, self._head = set(wanted), encoding, head
+        self._wanted, self._encoding, self._head = set(wanted), encoding or ENCODINGS[0], head
         self._intact: set[Any] = set()  # files, and columns of Parquet, that were verified
         self._readers = {path: self._reader(path) for path in self.paths}
-        self._kinds = list(dict.fromkeys(self._readers.values()))
         kinds = {reader.kind: path for path, reader in self._readers.items()}
         if len(kinds) > 1:
             raise ValueError(f"files must be of one kind, got {first_names(list(kinds.values()))}; name them by a glob")
@@ -442,10 +428,7 @@ class Files(Relation):
                 kinds = ["DOUBLE[]" if name in reader.lists else "VARCHAR" for name in wanted]
                 typed = ", ".join(f"{literal(name)}: '{kind}'" for name, kind in zip(wanted, kinds, strict=True))
                 options = f", columns={{{typed}}}, records=true"
-            columns = ", ".join(
-                f"{cell} AS {place}" for cell, place in zip(cells, places(wanted).values(), strict=True)
-            )
-            files = ", ".join(map(_name, some))
+            columns, files = ", ".join(f"{cell} AS x{at}" for at, cell in enumerate(cells)), ", ".join(map(_name, some))
             parts.append(f"SELECT {columns} FROM read_{function}([{files}]{reader.options}{options})")
         with self._explained():
             found = self.connection.sql(" UNION ALL ".join(parts))
@@ -471,19 +454,6 @@ class Files(Relation):
                 chunks = file.read_row_group(0, columns=[name]).column(0).chunks
                 found += [chunk.dictionary.to_pylist() for chunk in chunks[:1]]
         return found
-
-    def check(self, name: str) -> None:
-        """Raise for a column of JSON that holds objects, or lists of anything but numbers."""
-        for path, reader in self._readers.items():
-            for odd, held in reader.odd:
-                if odd == name:
-                    raise ValueError(
-                        f"column {name!r} of {path} holds {held}; write a value or a list of numbers in it"
-                    )
-
-    def telling(self, names: Sequence[str], share: float = 0.9) -> list[str]:
-        """Return the first columns of texts or integers whose first rows mostly hold different values."""
-        return super().telling([name for name in names if all(name in each.head for each in self._kinds)], share)
 
     def verify(self, names: Sequence[str]) -> None:
         """Read compressed files, and pages of Parquet with checksums, to their end; DuckDB compares no checksum."""
@@ -562,18 +532,19 @@ class Files(Relation):
             keys |= {key: each for key, each in row.items() if keys.get(key) is None}
         if not keys:
             raise ValueError(f'{path} holds no objects; write an object in each line, such as {{"label": 1}}')
-        lists = frozenset(key for key, each in keys.items() if isinstance(each, list))
-        odd = {key: f"objects, such as {json.dumps(each):.60}" for key, each in keys.items() if isinstance(each, dict)}
-        odd |= {
-            key: f"lists, such as {json.dumps(keys[key]):.60}"
-            for key in lists
-            if not all(each is None or isinstance(each, (int, float)) for each in keys[key])
-        }
-        lists = lists.difference(odd)
+        cells, lists = [], set()
+        for key, each in keys.items():
+            numbers = isinstance(each, list) and all(v is None or isinstance(v, (int, float)) for v in each)
+            lists |= {key} if numbers else set()
+            odd = isinstance(each, dict) or (isinstance(each, list) and not numbers)
+            text = f"column {key!r} of {path} holds {json.dumps(each):.60}; write a value or a list of numbers in it"
+            cells.append(
+                f"CASE WHEN {quoted(key)} IS NOT NULL THEN error({literal(text)})::DOUBLE[] END" if odd else quoted(key)
+            )
         form, head = "array" if array else "newline_delimited", tuple(keys)
         options = f", format='{form}', compression='{packed or 'none'}', maximum_object_size=67108864"
         options += ", hive_partitioning=false"
-        return Reader("json", options, head, tuple(map(quoted, head)), packed, lists, frozenset(odd.items()))
+        return Reader("json", options, head, tuple(cells), packed, frozenset(lists))
 
     def _csv(self, path: str, lines: list[str], packed: str | None) -> Reader:
         """Find the head of a CSV file, its separator, and the lines before it."""
@@ -581,8 +552,6 @@ class Files(Relation):
         skip, signs = (1, [stated[1]]) if stated else (0, list(SEPARATORS)[:-1])
         while True:
             head, sign, height = _cells(lines[skip:], signs, self._wanted)
-            if len(head) == 1 and head[0].strip() not in self._wanted and " " in head[0].strip("# "):
-                head, sign, height = _cells([lines[skip].removeprefix("# "), *lines[skip + 1 :]], " ", self._wanted)
             named = [name.strip() for name in head]
             named[:1] = [name.removeprefix("#").strip() for name in named[:1]]
             comment = self._head and lines[skip].strip()[:1] in ("", "#") and not self._wanted <= set(named)
@@ -621,12 +590,14 @@ def _objects(path: str, text: str, array: bool) -> Iterator[dict[str, Any]]:
         at += len(text[at:]) - len(text[at:].lstrip(" \t\r\n,[]"))
         try:
             row, at = json.JSONDecoder().raw_decode(text, at)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if array or at == len(text):
                 return
             remedy = "write an object in each line, as pandas' to_json(orient='records', lines=True)"
             where = f"line {text.count(chr(10), 0, at) + 1}"
-            raise ValueError(f"{path}, {where}: no JSON: {error.args[0]}; {remedy}") from None
+            raise ValueError(
+                f"{path}, {where}: no JSON: {getattr(error, 'msg', 'nested too deeply')}; {remedy}"
+            ) from None
         if isinstance(row, dict):
             yield row
 
@@ -641,26 +612,15 @@ def _cells(lines: Sequence[str], signs: Sequence[str], wanted: set[str]) -> tupl
             found.append((len(wanted & {name.strip() for name in head}), len(head), head, sign, reader.line_num))
     if not found:
         raise ValueError("the head of the file cannot be read; is it a CSV file?")
-    return max(found, key=lambda each: each[:2])[2:]
-
-
-def open_files(
-    given: Any, wanted: Sequence[str], encoding: str | None, decimal: str, head: bool, like: Any = None
-) -> Files:
-    """Open a path, a glob, a folder or a list of paths.
-
-    Raises:
-        FileNotFoundError: for paths that match no file.
-        ValueError: for files that are damaged, of several kinds, or lack a column.
-    """
-    check_choice("encoding", encoding or ENCODINGS[0], ENCODINGS)
-    check_choice("decimal", decimal, (".", ","))
-    return Files(found_files(given, KINDS), wanted, encoding or ENCODINGS[0], decimal, head, like)
+    match, width, head, sign, height = max(found, key=lambda each: each[:2])
+    if not match and width == 1 and " " in head[0].strip("# ") and sign != " ":
+        return _cells([lines[0].removeprefix("# "), *lines[1:]], " ", wanted)
+    return head, sign, height
 
 
 def with_orders(given: Any, rows: Sequence[int], out: str | os.PathLike[str]) -> None:
     """Write all rows of files as CSV, with empty labels and the places of the rows to label."""
-    source = open_files(given, [], None, ".", True)
+    source = Files(given, [], None, ".", True, None)
     taken = sorted({"label", "label_order"}.intersection(source.names))
     if taken:
         raise ValueError(f"the file has a column {taken[0]!r} already, which would be written; rename it")

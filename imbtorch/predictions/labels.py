@@ -192,12 +192,12 @@ def _places(column: Column) -> Array:
 def _two(held: Sequence[Any], rules: Rules, plan: LabelPlan | None, scored: bool) -> tuple[list[int], tuple[str, str]]:
     """Return the index of each value, and the names of the negative and the positive class."""
     given = [read_cell(each).value for each in (rules.positive,) if each is not None]
-    named = plan.classes if plan is not None else tuple(rules.names or ())
+    named = plan.classes[scored:] if plan is not None else tuple(rules.names or ())  # scores name the positive class
     positive = given[0] if given else read_cell(named[-1]).value if named else 1
     others, texts = [each for each in held if each != positive], first_names(list(map(str, held)))
     if not given and not named and not {*held} <= {0, 1}:
         raise ValueError(f"{TWO}, one of which is positive; name it by positive=, of {texts}")
-    if len(others) > 1 or (named and not {*map(str, held)} <= {*named, str(positive)}):
+    if len(others) > 1 or (len(named) > 1 and not {*map(str, held)} <= {*named, str(positive)}):
         raise ValueError(f"{TWO}, but there are {texts}")
     rest = [str(each) for each in (*named, *others) if str(each) != str(positive)]
     name = rest[0] if rest else "0" if positive == 1 else f"not {positive}"

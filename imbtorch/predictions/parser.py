@@ -31,7 +31,7 @@ EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input erro
 def main(run: Callable[[argparse.Namespace], tuple[int, str]], arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    Any error returns 2, since 1 means that the new model is worse.
+    Any error returns 2, since 1 means that the new model is worse; Ctrl-C 130.
 
     Args:
         run: function of the options that returns an exit code and what to print.
@@ -94,12 +94,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Stop with the usage and a message."""
-        option = re.search(r"(--[\w-]+).*expected (?:at least )?one argument", message)
-        if option:
-            message += f"; write {option[1]}=VALUE for a value that begins with -"
-        if re.search(r"are required: (file|old)", message):
+        if re.search("required: (file|old)", message):
             message += "; write files before options that take several values, such as --class-names a b"
-        super().error(message)
+        super().error(message + "; write --option=VALUE if VALUE begins with -" * ("one argument" in message))
 
 
 def parsed(given: Sequence[str]) -> argparse.Namespace:

@@ -6,7 +6,7 @@ import filecmp
 import glob
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,6 @@ def found_files(given: Any, endings: Iterable[str]) -> list[str]:
     """Return the files that a path, a pattern, a folder, or a list of these names.
 
     A name is a pattern only if no file or folder has it. Of a folder, files with some ``endings`` are taken.
-
-    Raises:
-        FileNotFoundError: for paths that match no file.
-        ValueError: for a file that is named twice, and anything that is no regular file.
     """
     paths: list[str] = []
     for each in given if isinstance(given, (list, tuple)) else [given]:
@@ -32,7 +28,8 @@ def found_files(given: Any, endings: Iterable[str]) -> list[str]:
             found = [file for file in every if Path(file).suffix.lower() in {*endings, *PACKED}]
             found = [file for file in found if not re.search(r"(^|[/\\])[._]", os.path.relpath(file, path))]
         elif not os.path.exists(path):
-            found = [file for file in _matches(path) if not os.path.isdir(file)]
+            matched = sorted({*_matches("", Path(path).parts)})
+            found = [file for file in matched if os.path.exists(file) and not os.path.isdir(file)]
         if not found:
             raise FileNotFoundError(f"there is no file {path!r}; a glob must match files, and a folder hold some")
         paths += found
@@ -47,21 +44,16 @@ def found_files(given: Any, endings: Iterable[str]) -> list[str]:
     return paths
 
 
-def _matches(pattern: str) -> list[str]:
-    """Return the files that a pattern matches, sorted; parts of it that exist are names."""
-    found = [""]
-    for part in Path(pattern).parts:
-        folders = [base for base in dict.fromkeys(found) if base == "" or os.path.isdir(base)]
-        found = [name for base in folders for name in _within(base, part)]
-    return sorted(name for name in set(found) if os.path.exists(name) and not os.path.isdir(name))
-
-
-def _within(folder: str, part: str) -> list[str]:
-    """Return what a part of a pattern names in a folder."""
-    if os.path.lexists(os.path.join(folder, part)):
-        return [os.path.join(folder, part)]
-    found = glob.glob(os.path.join(glob.escape(folder), part), recursive=True)
-    return [folder, *found] if part == "**" else found
+def _matches(folder: str, parts: Sequence[str]) -> Iterator[str]:
+    """Yield what the parts of a pattern name in a folder; a part that exists is a name."""
+    if not parts:
+        yield folder
+        return
+    found = [os.path.join(folder, parts[0])]
+    if not os.path.lexists(found[0]):
+        found = glob.glob(os.path.join(glob.escape(folder), parts[0]), recursive=True)
+    for each in [folder, *found] if parts[0] == "**" else found:
+        yield from _matches(each, parts[1:])
 
 
 def check_twice(paths: Sequence[str]) -> None:

@@ -43,10 +43,10 @@ def opened(
     if isinstance(source, Mapping):
         return Arrays({str(name): each for name, each in source.items()})
     if isinstance(source, (str, PathLike, list, tuple)):
-        from imbtorch.predictions.files import open_files
+        from imbtorch.predictions.files import Files
 
         plain = [each for each in wanted if not set(each) & set("*?,")]
-        return open_files(source, plain, encoding, decimal, head, like)
+        return Files(source, plain, encoding, decimal, head, like)
     if type(source).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
         from imbtorch.predictions.files import Relation
 

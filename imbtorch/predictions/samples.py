@@ -340,6 +340,8 @@ def _of_labels(given: Given, rules: Rules) -> tuple[Given, tuple[str, ...], list
     """Match the columns of labels; return them, the names of the labels, and the columns of predictions."""
     if rules.positive is not None or rules.task not in (None, "multilabel"):
         raise ValueError("target has several columns, each of which is a label; leave positive and task out")
+    if rules.marks:
+        raise ValueError("ignore leaves out targets of one column, but target has several; report each label alone")
     names = list(given.target)
     if rules.class_names is not None:
         named = checked_names([str(each) for each in rules.class_names])

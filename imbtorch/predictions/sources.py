@@ -23,7 +23,6 @@ NARROW = 1_000_000  # span of integers up to which a table finds them
 MOST_GROUPS = 10_000_000  # rows of a group_by from which a column is no column of classes
 BATCH = 500_000  # rows of a batch
 LEAST_IDS, MOST_ROWS = 10, 1_000_000  # ids and rows of a frame in which models may stand one below the other
-FIRST, MOST_TELLING = 1000, 5  # rows that are looked at for columns that tell rows apart, and number of these columns
 
 
 @dataclass
@@ -58,17 +57,6 @@ class Source:
     def orders(self, name: str) -> list[list[Any]]:
         """Return the categories of each part of a column whose type orders them."""
         return []
-
-    def check(self, name: str) -> None:
-        """Raise for a column whose cells are no values."""
-
-    def telling(self, names: Sequence[str], share: float = 0.9) -> list[str]:
-        """Return the first columns of texts or integers whose first rows mostly hold different values."""
-        return []
-
-    def holds_classes(self, name: str) -> bool:
-        """Return whether a column is one of classes, whose order matters."""
-        return self.called.get(name) not in ("group", "cluster")
 
 
 @dataclass
@@ -129,17 +117,6 @@ class Arrays(Source):
         found = self.array(name)
         return found.shape[1] if found.ndim == 2 else None
 
-    def telling(self, names: Sequence[str], share: float = 0.9) -> list[str]:
-        """Return the first columns of texts or integers whose first rows mostly hold different values."""
-        found = []
-        for name in names:
-            column = self.columns[name]
-            with suppress(TypeError, ValueError):  # columns that nobody named may hold anything
-                values = as_array(name, getattr(column, "iloc", column)[:FIRST]).tolist()
-                plain = all(isinstance(each, (str, int)) and not isinstance(each, bool) for each in values)
-                found += [name] if plain and len(set(values)) > share * len(values) else []
-        return found[:MOST_TELLING]
-
 
 def note_on_models(source: Source, named: Sequence[str], target: Column) -> list[str]:
     """Return a note on models one below the other: a column whose values each stand once beside each id."""
@@ -151,18 +128,15 @@ def note_on_models(source: Source, named: Sequence[str], target: Column) -> list
             values = as_array(name, source.columns[name])
             if name not in named and values.dtype.kind in "iuUO":
                 column = column_of(name, values, [])
-                columns |= {name: column} if size % len(column.levels) == 0 else {}
+                columns |= {name: column} if len(column.codes) == size and size % len(column.levels) == 0 else {}
     for (name, models), (other, ids) in product(columns.items(), repeat=2):
         number, first = len(models.levels), np.zeros(len(ids.levels), dtype=np.int64)
         if 1 < number < len(ids.levels) == size // number >= LEAST_IDS:
             first[ids.codes] = target.codes
             pairs = np.unique(ids.codes * number + models.codes)
             if len(pairs) == size and (first[ids.codes] == target.codes).all():
-                held = f"each value of {other!r} {number} times, once beside each of {name!r}"
-                remedy = (
-                    f"if {name!r} names models, report each alone or pass group={name!r}; else pass cluster={other!r}"
-                )
-                return [f"the source holds {held}; {remedy}"]
+                held = f"each value of {other!r} stands {number} times, once beside each of {name!r}; if {name!r} names"
+                return [f"{held} models, report each alone or pass group={name!r}; else pass cluster={other!r}"]
     return []
 
 
@@ -221,7 +195,7 @@ def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str
     def listed(name: str) -> list[Any]:
         return list(table[name].to_list() if hasattr(table[name], "to_list") else table[name].to_pylist())
 
-    orders = {name: source.orders(name) for name in keys if source.holds_classes(name)}
+    orders = {name: source.orders(name) for name in keys if source.called.get(name) not in ("group", "cluster")}
     values = {name: listed(place) for name, place in places(keys).items()}
     grouped = Arrays(values, ordered=orders, called=source.called)
     columns = {name: grouped._column(name) for name in grouped.names}
@@ -246,7 +220,8 @@ def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str
         return columns, {}
     least, filled, totals = (np.array(listed(name), dtype=np.float64) for name in (LEAST, FILLED, SUM))
     if not (filled == times).all() or not (least >= 0).all() or not np.isfinite(totals).all():
-        raise ValueError(f"{source.call(sums)} must be finite and not negative, without missing values")
+        remedy = "leave rows without one out of the source; decimal=',' reads decimal commas of files"
+        raise ValueError(f"{source.call(sums)} must be a finite number of 0 or more in every row; {remedy}")
     if totals.sum() >= EXACT and source.called.get(sums) == "frequency":
         raise ValueError(f"frequency sums to 2**53 or more, {uncounted}")
     return columns, {sums: totals}
@@ -278,8 +253,7 @@ def as_array(name: str, given: Any) -> Array:
         arrow: Any = {"zero_copy_only": False} if type(given).__module__.startswith("pyarrow") else {}
         found: Array = given.to_numpy(**arrow) if hasattr(given, "to_numpy") else np.asarray(given)
     except ValueError as error:
-        text = f"{name} must be one column, or rows of equal length{_first_other_length(given)}: {error}"
-        raise ValueError(text) from error
+        raise ValueError(f"{name} must be one column, or rows of equal length: {error}") from error
     if found.ndim == 0:
         raise TypeError(f"{name} must hold a value for each sample, got {given!r}")
     masked: Any = np.argwhere(getattr(given, "mask", ())) if isinstance(given, np.ma.MaskedArray) else ()
@@ -288,12 +262,6 @@ def as_array(name: str, given: Any) -> Array:
     if found.dtype.kind == "U" and listed:
         return np.array(given, dtype=object)
     return _of_objects(name, found)
-
-
-def _first_other_length(given: Sequence[Any]) -> str:
-    """Return a text that says which row is not as long as the first one."""
-    lengths = [len(each) if hasattr(each, "__len__") else 0 for each in given]
-    return next((f", but row {at} has {each}" for at, each in enumerate(lengths) if each != lengths[0]), "")
 
 
 def _of_objects(name: str, given: Array) -> Array:
@@ -407,7 +375,6 @@ def _known(source: Source, argument: str, name: Any) -> str:
             f"{argument}: there is no column {name!r}{did_you_mean(str(name), source.names)}; columns are "
             f"{first_names(source.names)}{source.unknown}"
         )
-    source.check(str(name))
     return str(name)
 
 

@@ -193,8 +193,7 @@ def test_commas_of_texts_stay_and_other_signs_are_refused(tmp_path):
 def test_weights_that_are_no_numbers_are_named_with_their_row(bad, tmp_path):
     path = write(tmp_path / "p.csv", ";", label=Y[:4], pred=P[:4], w=[1, bad, 2, 3])
     for role in ("weight", "frequency"):
-        text = rf"{role} must hold numbers, got '{bad}' in row 1; "
-        text += "decimal=',' reads decimal commas" if "," in bad else "leave such rows out of the source"
+        text = rf"{role} must be a finite number of 0 or more in every row; .*; decimal=',' reads decimal commas"
         with pytest.raises(ValueError, match=text):
             imbtorch.report(path, **NAMED, **{role: "w"}, missing="drop", class_names=["0", "1"])
 

@@ -268,7 +268,7 @@ def test_lists_of_unequal_length_are_an_error_that_names_the_row(kind, lists, tm
     elif kind == "duckdb":
         source = duckdb.connect().from_arrow(pyarrow.table(columns))
     for more in ({}, {"logits": True}):
-        with pytest.raises(ValueError, match=r"(lists|rows) of equal length.* row 1 (holds|has) "):
+        with pytest.raises(ValueError, match=r"(lists of equal length.* row 1 holds|rows of equal length)"):
             imbtorch.report(source, target="label", scores="z", **more)
 
 
@@ -293,7 +293,7 @@ def test_every_row_of_json_must_be_an_object(tmp_path):
             '{"label": "a", "pred": "a"}\n' * 200 + bad + '\n{"label": "b", "pred": "a"}\n', encoding="utf-8"
         )
         for names in (NAMED, {"target": "label", "preds": "label"}):
-            with pytest.raises(ValueError, match="line 201"):
+            with pytest.raises(ValueError, match="in line 201: Expected OBJECT"):
                 imbtorch.report(path, **names)
 
 
@@ -381,3 +381,103 @@ def test_a_pipe_is_an_error_at_once(ending, tmp_path):
     with pytest.raises(ValueError, match="save it first"):
         compared(source, path, measure="accuracy", **NAMED)
     path.open("rb").close()
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+REPORTED = ["--target", "label", "--preds", "pred"]
+JSON = '{"label": "a", "pred": "a"}\n'
+SEVERAL = ["--target", "a,b", "--preds"]
+ERRORS = [  # ending, content, what the error says, options after those that name columns
+    ("csv", b"label,pred\r\n0,0\r\n0,1\n1,1\n", "lines end in different ways"),
+    ("csv", b"label,pred\n" + b"0,1\n1,0\n" * 9000 + b"1,1\r\n", "lines end in different ways"),
+    ("csv", b'text,label,pred\n"he said \\"hi\\", ok",0,1\nx,1,1\n', "in Spark by option('escape', '\"')"),
+    ("tsv", b'"label"\t"pred"\n"1"\t0\t1\n"2"\t1\t1\n', "row.names=FALSE"),
+    (
+        "csv",
+        b"label,pred\n0,0\n1,1,1\n",
+        "line 3: 3 cells, but there are 2 columns; quote cells that hold the separator",
+    ),
+    (
+        "jsonl",
+        b"\xef\xbb\xbf" + JSON.encode(),
+        "begins with a byte order mark, which JSON must not have; save it without",
+    ),
+    ("jsonl", JSON.encode("utf-16"), "not in UTF-8; convert it to UTF-8"),
+    ("jsonl", JSON.encode("utf-16"), "not in UTF-8; convert it to UTF-8", "--encoding", "utf-16"),
+    (
+        "jsonl",
+        b'{"label": 1, "pred": 1}\n{"label": 1\n',
+        "line 2: no JSON: Expecting ',' delimiter; write an object in each line",
+    ),
+    ("jsonl", JSON.encode() * 200 + b'{"label": 1\n', "error: Malformed JSON in file"),
+    ("jsonl", b'{"label": ' + b"[" * 100_000 + b"\n", "line 1: no JSON: nested too deeply; write an object"),
+    ("jsonl", b'{"label": 1, "label": 0, "pred": 1}\n', 'duplicate key "label"'),
+    ("jsonl", b'{"label": "a", "pred": {"a": 0.9}}\n', 'holds {"a": 0.9}; write a value or a list of numbers in it'),
+    ("jsonl", b'{"label": "a", "pred": ["a"]}\n', 'holds ["a"]; write a value or a list of numbers in it'),
+    ("jsonl", b'{"label": [0, 1], "pred": [0, 1]}\n' * 2, "make a column of 0 and 1 for each label"),
+    ("json", b'{"label":{"0":0,"1":1},"pred":{"0":1,"1":1}}', "column 'label' of"),
+    ("json", b"[]", "holds no objects; write an object in each line"),
+    ("json", b"[1, 2]", "holds no objects; write an object in each line"),
+    ("json", b'[{"label": 1, "pred": 1}, {"label": 0, "pred": 1}', "Malformed JSON"),
+    ("tsv", b"label\tprediction\n0\t1\n", "columns are label, prediction; --no-head reads a file without a head"),
+    ("csv", b"0,1\n1,1\n", "columns are 0, 1\n", "--no-head"),
+    ("csv", b"label,label,pred\n0,1,1\n", "several columns 'label'; rename them; --no-head"),
+    ("csv", b"label,pred,w\n0,0,1\n1,1,NA\n", "leave rows without one out", "--weight", "w", "--missing", "drop"),
+    ("csv", b"a,b,p_a,p_b\n1,-1,1,1\n", "report each label alone", *SEVERAL, "p_a,p_b", "--ignore", "-1"),
+    ("csv", b"a,b,a_p,b_p\n1,1,.9,.2\n0,0,.1,.4\n", "classes are a, b; leave the column out", *SEVERAL, "a_p,b_p"),
+]
+
+
+@pytest.mark.parametrize(("ending", "content", "text", "options"), [(*case[:3], case[3:]) for case in ERRORS])
+def test_errors_name_the_cause_and_the_remedy(ending, content, text, options, tmp_path, capsys):
+    path, out = tmp_path / f"a.{ending}", tmp_path / "out.json"
+    path.write_bytes(content)
+    assert command_line.main(["report", str(path), *REPORTED, *options, "--json", str(out)]) == 2
+    said = capsys.readouterr()
+    assert text in said.err
+    assert "Traceback" not in said.err
+    assert said.err.count("\n") == 1
+    assert (said.out, out.exists()) == ("", False)
+
+
+BYTES = {
+    "spaces": b"label pred\n0 0\n1 1\n0 1\n",
+    "quoted spaces": b'"label" "pred"\n"0" "0"\n"1" "1"\n"0" "1"\n',
+    "savetxt": b"# label pred\n0.0e+00 0.0e+00\n1.0e+00 1.0e+00\n0.0e+00 1.0e+00\n",
+    "array": b'[{"label": 0, "pred": 0}, {"label": 1, "pred": 1},\n {"label": 0, "pred": 1}]',
+    "indented": json.dumps(
+        [{"label": 0, "pred": 0}, {"label": 1, "pred": 1}, {"pred": 1, "label": 0}], indent=4
+    ).encode(),
+    "lines": b'\n{"label": 0, "pred": 0}\r\n{"pred": 1, "label": 1}\n\n{"label": 0, "pred": 1}',
+    "a head of two lines": b'"two\nlines",label,pred\n1,0,0\n2,1,1\n3,0,1\n',
+    "a comment with a quote": b'# say "hi\nlabel,pred\n0,0\n1,1\n0,1\n',
+}
+
+
+@pytest.mark.parametrize("case", BYTES)
+def test_other_forms_are_read(case, tmp_path):
+    for name in ("a.json" if BYTES[case].lstrip()[:1] in (b"{", b"[") else "a.csv", "a.data"):
+        path = tmp_path / name
+        path.write_bytes(BYTES[case])
+        assert counts(path) == [[1, 1], [0, 1]], name
+    bare = b"0 0\n1 1\n0 1\n"
+    (tmp_path / "bare.txt").write_bytes(bare)
+    found = imbtorch.report(tmp_path / "bare.txt", target="0", preds="1", head=False)
+    assert found.counts.tolist() == [[1, 1], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--class-names", "a", "b", "FILE"], "write files before options that take several values"),
+        (["FILE", "--ignore", "--"], "write --option=VALUE if VALUE begins with -"),
+        (["FILE", "--positive", "-x"], "write --option=VALUE if VALUE begins with -"),
+    ],
+)
+def test_slips_of_the_command_are_told(words, text, tmp_path, capsys):
+    path = save(tmp_path / "a.csv", GOOD)
+    words = [str(path) if word == "FILE" else word for word in words]
+    assert command_line.main(["report", *REPORTED, *words]) == 2
+    assert text in capsys.readouterr().err
+    assert command_line.main(["report", str(path), *REPORTED, "--class-names", "0", "1"]) == 0

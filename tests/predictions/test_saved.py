@@ -458,8 +458,10 @@ def test_models_one_below_the_other_get_a_note(kind, order):
             package = pytest.importorskip(kind, reason=f"needs {kind}")
             lists = {name: each.tolist() for name, each in columns.items()}
             source = package.table(lists) if kind == "pyarrow" else package.DataFrame(lists)
-        note = "the source holds each value of 'image' 3 times, once beside each of 'model'; if 'model' names models, "
-        assert told(source) == [f"{note}report each alone or pass group='model'; else pass cluster='image'"]
+        note = (
+            "each value of 'image' stands 3 times, once beside each of 'model'; if 'model' names models, report each "
+        )
+        assert told(source) == [f"{note}alone or pass group='model'; else pass cluster='image'"]
         for more in ({"group": "model"}, {"cluster": "image"}):
             assert told(source, **more) == []
     single = {name: each[:200] for name, each in stacked(["a", "b", "c"]).items()}
@@ -485,6 +487,7 @@ def right_frames():
     yield frame(image=np.arange(rows), split=["test"] * rows, year=draw.integers(2000, 2010, size=rows))
     yield frame(text=[f"text {at}" for at in range(rows)], length=draw.integers(5, size=rows), odd=[object()] * rows)
     yield frame(site=np.repeat(["a", "b"], rows // 2), hospital=np.tile(["c", "d"], rows // 2))
+    yield frame(other=np.arange(20), another=np.repeat([1, 2], 10))  # columns of another length
 
 
 def test_ids_that_repeat_rightly_get_no_note():

@@ -302,9 +302,11 @@ def test_names_of_classes_have_a_limit_that_is_named(tmp_path):
             with pytest.raises(ValueError, match="too large for a class"):
                 imbtorch.report(preds=["1", name], target=["1", name])
     long = "x" * 100_001
-    for preds, target in ((["a", "a"], ["a", long]), (["a", long], ["a", "b"])):
-        with pytest.raises(ValueError, match=r"holds a text of 100,001 characters in row 1 .*at most 100,000"):
-            imbtorch.report(preds=preds, target=target)
+    with pytest.raises(ValueError, match=r"class_names holds a name of 100,001 characters; .* at most 100,000"):
+        imbtorch.report(preds=["a", "a"], target=["a", long])
+    with pytest.raises(ValueError, match="no target has") as unknown:
+        imbtorch.report(preds=["a", long], target=["a", "b"])
+    assert len(str(unknown.value)) < 500
     with pytest.raises(ValueError, match=r"class_names holds a name of 100,001 characters; .* at most 100,000"):
         imbtorch.ImbalanceReport("multiclass", class_names=["a", long])
     prompts = {"label": ["a", "b"], "pred": ["a", "b"], "prompt": [long * 3, long]}

@@ -37,8 +37,8 @@ NAMES = {
     """,
     "imbtorch.measures": MEASURES,
     "imbtorch.statistics": """
-        AdjustmentPoint Calibration ChosenEpoch Comparison Interval OperatingPoint Runs RunsByMeasure Selection
-        Verdict beats_baseline bootstrap compare over_runs paired_compare
+        AdjustmentPoint Calibration ChosenEpoch Comparison Interval LabelPlan OperatingPoint Runs RunsByMeasure
+        Selection Verdict beats_baseline bootstrap compare over_runs paired_compare
         partial_auc posterior samples_needed select_epoch select_model skill trivial undominated
     """,
     "imbtorch.papers": """
@@ -53,7 +53,7 @@ NAMES = {
     "imbtorch.huggingface": "compute_metrics",
     "imbtorch.lightning": """
         ConfusionFigures ExactBatchSampler ModelCheckpoint MonitorGuard SelectionSummary TiesCheckpoint
-        ValidationHistory
+        ValidationHistory unguarded
     """,
 }
 
