@@ -193,7 +193,7 @@ class Result:
 
     @property
     def _came(self) -> tuple[Counting, bool]:
-        """Manner in which samples were counted, and whether they came with the ids of clusters or with several positions."""
+        """Manner of counting, and whether samples came with the ids of clusters or with several positions."""
         raise NotImplementedError
 
     def _warn_with(self, warned: set[str]) -> None:
