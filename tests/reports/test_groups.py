@@ -551,3 +551,25 @@ def test_the_table_counts_the_positives_of_each_group():
     several = ImbalanceReport("multiclass", 3, measures=["accuracy"], groups=["north", "south"])
     several.update(*[torch.arange(6) % 3] * 2, group=site)
     assert "positives" not in str(several.table())
+
+
+@pytest.mark.parametrize("names", [["0", "1"], ["a", "b", "c"], ["x", "b"]])
+@pytest.mark.parametrize("grouped_by", ["site", None])
+def test_groups_that_are_called_like_a_class_are_named_with_their_column(names, grouped_by):
+    """All of them or none, in keys, rows, the table and a copy; values are scikit-learn's of each group."""
+    classes = ["0", "1", "b"]
+    groups = names if grouped_by is None else {grouped_by: names}
+    report = imbtorch.ImbalanceReport("multiclass", class_names=classes, groups=groups, measures=["accuracy"])
+    rng = np.random.default_rng(0)
+    preds, target = rng.integers(3, size=(2, 90))
+    group = np.arange(90) % len(names)
+    report.update(*map(torch.from_numpy, (preds, target)), group=torch.from_numpy(group))
+    found = report.compute()
+    shown = names if {*names}.isdisjoint(classes) else [f"{grouped_by or 'group'}={name}" for name in names]
+    for index, name in enumerate(shown):
+        held = group == index
+        assert found[f"accuracy/{name}"].item() == pytest.approx(sklearn_metrics.accuracy_score(target[held], preds[held]))
+    assert [key for key in found if key.startswith("accuracy/")] == [f"accuracy/{name}" for name in shown]
+    result = pickle.loads(pickle.dumps(report.result()))
+    assert all(name in str(result.table()) for name in shown)
+    assert result[f"accuracy/{shown[0]}"] == found[f"accuracy/{shown[0]}"]
