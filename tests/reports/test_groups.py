@@ -568,7 +568,8 @@ def test_groups_that_are_called_like_a_class_are_named_with_their_column(names, 
     shown = names if {*names}.isdisjoint(classes) else [f"{grouped_by or 'group'}={name}" for name in names]
     for index, name in enumerate(shown):
         held = group == index
-        assert found[f"accuracy/{name}"].item() == pytest.approx(sklearn_metrics.accuracy_score(target[held], preds[held]))
+        expected = sklearn_metrics.accuracy_score(target[held], preds[held])
+        assert found[f"accuracy/{name}"].item() == pytest.approx(expected)
     assert [key for key in found if key.startswith("accuracy/")] == [f"accuracy/{name}" for name in shown]
     result = pickle.loads(pickle.dumps(report.result()))
     assert all(name in str(result.table()) for name in shown)
