@@ -1510,13 +1510,14 @@ def over_clusters(
 # --- scores of two models -------------------------------------------------------------------------------------------
 
 
-TWO_SIZES = ((5, 200), (20, 200), (20, 1000), (100, 1000))
+TWO_SIZES = ((5, 200), (20, 200), (20, 1000), (100, 1000), (5, 20_000), (20, 20_000), (100, 20_000), (1000, 20_000),
+    (10_000, 20_000))  # fmt: skip
 TWO_SHIFTS = ((1.0, 1.0), (1.5, 1.0), (2.5, 1.0), (3.0, 2.5), (4.0, 4.0))
 
 
 @table("paired_scores",
     "positives, negatives, shift of a, shift of b | AUC of a, AUC of b, covered AUC, AUC width, covered AP, AP width",
-    [(*size, *shift) for size, shift in product(TWO_SIZES, TWO_SHIFTS)], 200)  # fmt: skip
+    [(*size, *shift) for size, shift in product(TWO_SIZES, TWO_SHIFTS)], 1000)  # fmt: skip
 def of_two_models(sets: int, positives: int, negatives: int, *shifts: float) -> list[float]:
     """Coverage and width of differences of areas; .8 of the variance of scores is common, positives are shifted."""
     target = (torch.arange(positives + negatives) < positives).long()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,10 +12,14 @@ from torch import Tensor
 from imbtorch.counting.arguments import check_tensor, checked_ids, spread
 from imbtorch.counting.clusters import BUCKETS
 from imbtorch.counts import ratio
-from imbtorch.deciding.curves import AREAS, area_interval, average_precision, histogram_of_ranks
+from imbtorch.deciding.curves import AREAS, INFLUENCES, average_precision, histogram_of_ranks
 from imbtorch.deciding.ties import ROUNDING
-from imbtorch.intervals.draws import chunks, normal_quantile
+from imbtorch.intervals.draws import chunks, normal_quantile, student_quantile
 from imbtorch.intervals.intervals import Interval, quantiles, warn_of_large_cluster
+from imbtorch.waiting import announced
+
+MOST_RESAMPLED = 20_000  # samples up to which average precisions are compared by resamples
+CORRELATED = 2.0  # greatest distance that correlates, as a multiple of the one that the variance explains
 
 
 def compare_scores(
@@ -31,8 +37,8 @@ def compare_scores(
     if cluster is not None:
         ids = spread("cluster", checked_ids(cluster), target, target)
         interval = compare_clusters(measure, places, positive, sizes, ids, level)
-    elif measure == "auc":
-        interval = compare_areas(places, positive, sizes, level)
+    elif measure == "auc" or len(target) > MOST_RESAMPLED:
+        interval = compare_areas(measure, places, positive, sizes, level)
     else:
         interval = compare_average_precisions(places, positive, sizes, draws, level, generator)
     if interval.draws is not None:
@@ -71,27 +77,38 @@ def ranks(preds: Mapping[str, Tensor], target: Tensor) -> tuple[Tensor, Tensor, 
     return torch.stack([place for _, place in found]), positive, torch.tensor([len(each) for each, _ in found])
 
 
-def compare_areas(places: Tensor, positive: Tensor, sizes: Tensor, level: float) -> Interval:
-    """Compute the difference of two areas under ROC curves (MOVER with the correlation of DeLong).
+def compare_areas(measure: str, places: Tensor, positive: Tensor, sizes: Tensor, level: float) -> Interval:
+    """Compute the difference of two areas under ROC curves, or of two average precisions (MOVER), without draws.
 
-    The distances of the bounds of both areas (:func:`~imbtorch.deciding.curves.area_interval`) from their estimates
-    are combined as standard deviations of correlated values are. The correlation is that of the shares of the other
-    class that each sample outranks.
+    The distances of the bounds of both values from their estimates are combined as standard deviations of correlated
+    values are. The correlation is that of the influences of single samples; for areas it is DeLong's, of the shares of
+    the other class that each sample outranks.
+
+    The bounds of average precision also allow for positives that have not come, whose ranks need not correlate.
+    Therefore at most twice the distance that its variance explains counts as correlated.
 
     Source: Zou and Donner (2008), Construction of confidence limits about effect measures; DeLong, DeLong and
-    Clarke-Pearson (1988).
+    Clarke-Pearson (1988); Efron (1982) for the influences. The limit of what correlates is ours.
     """
     one = torch.ones(1, len(positive), dtype=torch.float64)
     counted = [
         histogram_of_ranks(place, positive, int(size), one)[0] for place, size in zip(places, sizes, strict=True)
     ]
-    a, b = (area_interval(each, level) for each in counted)
-    outranked = torch.stack([_outranked(each, place, positive) for each, place in zip(counted, places, strict=True)])
-    covariance = torch.stack(
-        [torch.cov(outranked[:, of_class]) / max(int(of_class.sum()), 1) for of_class in (positive, ~positive)]
-    ).sum(0)
+    value, interval = AREAS[measure]
+    a, b = (replace(interval(each, level), estimate=value(each)) for each in counted)  # equal to those of resamples
+    found, rises = zip(*map(INFLUENCES[measure], counted), strict=True)
+    influence = torch.stack([each[positive.long(), place] for each, place in zip(found, places, strict=True)])
+    totals, rise = counted[0].sum(-1), torch.stack(rises)
+    covariance = torch.outer(rise, rise) * (1 / totals).sum()
+    for of_class in (positive, ~positive):  # a class of one sample does not show how it varies
+        some = influence[:, of_class]
+        covariance = covariance + (torch.cov(some) / some.shape[1] if some.shape[1] > 1 else torch.nan)
     correlation = ratio(covariance[0, 1], (covariance[0, 0] * covariance[1, 1]).sqrt())
-    return _combined(a, b, correlation, places, "MOVER, DeLong's correlation")
+    if measure == "auc":
+        return _combined(a, b, correlation, places, "MOVER, DeLong's correlation")
+    quantile = student_quantile(level, (totals[1] - 1).clamp(min=1))
+    most = (CORRELATED * quantile * covariance.diagonal().sqrt()).nan_to_num().tolist()
+    return _combined(a, b, correlation, places, "MOVER, jackknife's correlation", most)
 
 
 def compare_clusters(
@@ -121,12 +138,20 @@ def compare_clusters(
     return _combined(a, b, correlation, places, f"MOVER of {number} clusters")
 
 
-def _combined(a: Interval, b: Interval, correlation: Tensor, places: Tensor, method: str) -> Interval:
-    """Combine two intervals of correlated values into that of their difference."""
+def _combined(
+    a: Interval,
+    b: Interval,
+    correlation: Tensor,
+    places: Tensor,
+    method: str,
+    most: Sequence[float] = (math.inf, math.inf),
+) -> Interval:
+    """Combine two intervals of correlated values into that of their difference; of a distance ``most`` correlates."""
     correlation = correlation.nan_to_num().clamp(-1, 1)
 
     def distance(first: Tensor, second: Tensor) -> Tensor:
-        return (first**2 + second**2 - 2 * correlation * first * second).clamp(min=0).sqrt()
+        both = correlation * first.clamp(max=most[0]) * second.clamp(max=most[1])
+        return (first**2 + second**2 - 2 * both).clamp(min=0).sqrt()
 
     estimate = a.estimate - b.estimate
     if torch.equal(*places):  # the same ranks: no difference, whatever the samples
@@ -134,13 +159,6 @@ def _combined(a: Interval, b: Interval, correlation: Tensor, places: Tensor, met
     low = estimate - distance(a.estimate - a.low, b.high - b.estimate)
     high = estimate + distance(a.high - a.estimate, b.estimate - b.low)
     return Interval(estimate, low, high, a.level, method)
-
-
-def _outranked(histogram: Tensor, place: Tensor, positive: Tensor) -> Tensor:
-    """Return the share of the other class that each sample outranks, ties half; for negatives that outranks them."""
-    totals = histogram.sum(-1, keepdim=True)
-    below = ratio(histogram.cumsum(-1) - histogram / 2, totals)
-    return torch.where(positive, below[0][place], 1 - below[1][place])
 
 
 def compare_average_precisions(
@@ -162,7 +180,8 @@ def compare_average_precisions(
 
     number = len(positive)
     drawn = []
-    for some in chunks(draws, 4 * number, positive.device):
+    sizes_of_parts = chunks(draws, 4 * number, positive.device)
+    for some in announced(sizes_of_parts, draws, "a comparison of average precisions", "fewer draws= shorten it"):
         weight = torch.zeros(some, number, dtype=torch.float64)
         for of_class in (positive, ~positive):
             members = of_class.nonzero().flatten()

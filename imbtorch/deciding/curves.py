@@ -240,25 +240,21 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95, *, cluste
     parts = double(histogram)
     wide = parts.sum(0) if clusters else parts
     totals = wide.sum(-1)
-    negatives, positives = totals.unbind(-1)
-    false, true = wide.flip(-1).cumsum(-1).flip(-1).unbind(-2)  # counts in a bin and above
+    positives = totals[..., 1]
+    false, true = _counts_above(wide)
     share, others = wide[..., 1, :] / positives.unsqueeze(-1), (true - 1).clamp(min=0)
-    precision = ratio(true, true + false)
-    point = (share * precision).sum(-1).clamp(max=1)
+    point = (share * ratio(true, true + false)).sum(-1).clamp(max=1)
     start = (share * ratio(others, others + false)).sum(-1)
-    slope = share * precision * (1 - precision)  # derivative of the precision in a bin by the odds of positives
-    rise = slope.sum(-1, keepdim=True)
-    of_positives = ratio(slope, true / positives.unsqueeze(-1)).cumsum(-1) - rise + precision - point.unsqueeze(-1)
-    of_negatives = rise - ratio(slope, false / negatives.unsqueeze(-1)).cumsum(-1)
-    squares = (wide * torch.stack((of_negatives, of_positives), -2) ** 2).sum(-1)
-    variance = ratio(squares, totals * (totals - 1)).sum(-1) + rise.squeeze(-1) ** 2 * (1 / totals).sum(-1)
+    influence, rise = precision_influence(wide)
+    squares = (wide * influence**2).sum(-1)
+    variance = ratio(squares, totals * (totals - 1)).sum(-1) + rise**2 * (1 / totals).sum(-1)
     freedom, worth = (positives - 1).clamp(min=1), positives
     if clusters:
         variance, freedom, sizes = _of_clusters(average_precision, parts, variance)
         held = parts[:, 1].sum(-1)
         positives, worth = ratio(held.sum() ** 2, (held**2).sum()), sizes[1]
         others = wide - parts
-        false, true = others.flip(-1).cumsum(-1).flip(-1).unbind(-2)
+        false, true = _counts_above(others)
         start = (parts[:, 1] / held.sum() * ratio(true, true + false)).sum()
     size = torch.where(variance > 0, point * (1 - point) / variance, torch.inf).minimum(worth / point)
     quantile = student_quantile(level, freedom)
@@ -266,6 +262,39 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95, *, cluste
     _, high = _wilson(point, size, quantile)
     high = (high * positives + 1) / (positives + 1)
     return Interval(point, low, high, level, f"Wilson, jackknife{' of clusters' * clusters}")
+
+
+def area_influence(histogram: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the influence of a sample of each bin on the area ``[2, B]``, given float64 ``[2, B]``.
+
+    It is the share of the other class that a positive outranks, or that outranks a negative; ties count half. The area
+    does not depend on the share of positives, so that the second number of :func:`precision_influence` is 0.
+    """
+    below = ratio(histogram.cumsum(-1) - histogram / 2, histogram.sum(-1, keepdim=True))
+    return torch.stack((1 - below[1], below[0])), histogram.new_zeros(())
+
+
+def precision_influence(histogram: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the influence of a sample of each bin on average precision, given float64 ``[..., 2, B]``.
+
+    Returns:
+        Influence ``[..., 2, B]`` with class sizes fixed, and the slope by the log-odds of positives ``[...]``.
+    """
+    negatives, positives = histogram.sum(-1, keepdim=True).unbind(-2)
+    false, true = _counts_above(histogram)
+    share, precision = histogram[..., 1, :] / positives, ratio(true, true + false)
+    point = (share * precision).sum(-1, keepdim=True).clamp(max=1)
+    slope = share * precision * (1 - precision)  # derivative of the precision in a bin by the log-odds of positives
+    rise = slope.sum(-1, keepdim=True)
+    of_positives = ratio(slope, true / positives).cumsum(-1) - rise + precision - point
+    of_negatives = rise - ratio(slope, false / negatives).cumsum(-1)
+    return torch.stack((of_negatives, of_positives), -2), rise.squeeze(-1)
+
+
+def _counts_above(histogram: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the negatives and positives in each bin and above, each ``[..., B]``."""
+    false, true = histogram.flip(-1).cumsum(-1).flip(-1).unbind(-2)
+    return false, true
 
 
 def _wilson(share: Tensor, size: Tensor, quantile: Tensor) -> tuple[Tensor, Tensor]:
@@ -336,3 +365,4 @@ def _matrix_at(counts: Tensor, place: Tensor) -> Tensor:
 
 
 AREAS = {"auc": (area, area_interval), "average_precision": (average_precision, average_precision_interval)}
+INFLUENCES = {"auc": area_influence, "average_precision": precision_influence}  # of single samples
