@@ -428,7 +428,11 @@ def sums(counts: Counts) -> Margins:
     """Compute margins in the dtype of the counts, without the checks of :func:`margins`: for counts of a state."""
     if isinstance(counts, Margins):
         return CountedMargins(*counts)
-    return CountedMargins(counts.diagonal(dim1=-2, dim2=-1), counts.sum(-1), counts.sum(-2))
+    if counts.ndim > 2 and counts.shape[-1] == 2 and counts.dtype in (torch.int64, torch.float64):
+        actual, predicted = (torch.add(*counts.unbind(dim)) for dim in (-1, -2))  # ten times as fast as sums of two
+    else:
+        actual, predicted = counts.sum(-1), counts.sum(-2)
+    return CountedMargins(counts.diagonal(dim1=-2, dim2=-1), actual, predicted)
 
 
 def targets(counts: Counts) -> Tensor:

@@ -16,6 +16,20 @@ from imbtorch.intervals.draws import clusters_drawn, multinomial, normal_quantil
 from imbtorch.intervals.intervals import Interval, check_level, jackknife
 
 ROUNDING = 1e-24  # variance below which the changes of an area are rounding errors
+LABELS_AT_ONCE = 32  # histograms in memory at a time, 1 MB each with what is computed of it
+
+
+def by_labels(function: Callable[..., Tensor], histogram: Tensor, *others: Tensor) -> Tensor:
+    """Apply a function to the histograms ``[..., 2, B]`` of some labels at a time, and to other tensors ``[..., *]``.
+
+    What is computed of them then stays in the cache; of all labels it may take more memory than there is.
+    """
+    lead = histogram.ndim - 2
+    if not lead:
+        return function(histogram, *others)
+    flat = [torch.split(each.flatten(0, lead - 1), LABELS_AT_ONCE) for each in (histogram, *others)]
+    found = torch.cat([function(*some) for some in zip(*flat, strict=True)])
+    return found.reshape(*histogram.shape[:-2], *found.shape[1:])
 
 
 def matrices_of(histogram: Tensor) -> Tensor:
@@ -25,6 +39,16 @@ def matrices_of(histogram: Tensor) -> Tensor:
     """
     positive, negative = histogram.flip(-1).cumsum(-1).flip(-1)[..., 1:], histogram.cumsum(-1)[..., :-1]
     return torch.stack((negative, positive), -1).transpose(-3, -2)
+
+
+def cells_at(histogram: Tensor, row: Tensor, place: Tensor) -> list[Tensor]:
+    """Count tn, fp, fn and tp, float64 ``[M]`` each, at M thresholds, each of a histogram of ``[R, 2, B]``."""
+    size = histogram.shape[-1]
+    below, above = (each.cumsum(-1).flatten() for each in (histogram, histogram.flip(-1)))
+    found = []
+    for start in (row * (2 * size), row * (2 * size) + size):  # of the negatives, of the positives
+        found += [below.index_select(0, start + place), above.index_select(0, start + size - 2 - place)]
+    return [double(each) for each in found]
 
 
 def roc_curve(histogram: Tensor) -> tuple[Tensor, Tensor]:
@@ -163,11 +187,12 @@ def area_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = Fa
     0.850 [0.718, 0.923] (95% Newcombe method 5)
     """
     check_level(level)
-    parts, histogram = double(histogram), histogram.sum(0) if clusters else histogram
-    point, sizes = area(histogram), double(histogram).sum(-1)
-    spread, freedom = _delong_variance(histogram, point), (sizes.amin(-1) - 1).clamp(min=1)
+    whole = histogram.sum(0) if clusters else histogram
+    point, spread, *sides, low_ranked = by_labels(_area_moments, whole).unbind(-1)
+    sizes = torch.stack(sides, -1)
+    freedom = (sizes.amin(-1) - 1).clamp(min=1)
     if clusters:
-        spread, freedom, sizes = _of_clusters(area, parts, spread)
+        spread, freedom, sizes = _of_clusters(area, double(histogram), spread)
     (negatives, positives), z = sizes.unbind(-1), normal_quantile(level)
     mean = (negatives + positives) / 2 - 1
 
@@ -183,9 +208,7 @@ def area_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = Fa
 
     low, high = (_root(distance, end, point) for end in (0.0, 1.0))
     unseen = 1 - (1 - level) ** (1 / positives)  # largest share of positives that so many may lack by chance
-    lower_half = double(histogram).cumsum(-1)[..., 0, :] <= double(histogram).sum(-1)[..., :1] / 2
-    high_ranked = (histogram[..., 1, :] * lower_half).sum(-1) == 0
-    unseen = torch.where(high_ranked & (point * (1 - unseen) < low), unseen, 0.0)
+    unseen = torch.where((low_ranked == 0) & (point * (1 - unseen) < low), unseen, 0.0)
     hidden = unseen.max().item() if unseen.numel() else 0.0
     text = f"; {100 * hidden:.2g}% of positives may rank last unseen" if hidden else ""
     return Interval(point, low, high, level, f"Newcombe method 5{', jackknife of clusters' * clusters}{text}")
@@ -205,15 +228,22 @@ def _of_clusters(value: Callable[[Tensor], Tensor], parts: Tensor, spread: Tenso
     return torch.maximum(variance, spread), freedom, effective
 
 
-def _delong_variance(histogram: Tensor, point: Tensor) -> Tensor:
-    """Estimate the variance of an area from the shares of the other class that the samples of a class outrank."""
+def _area_moments(histogram: Tensor) -> Tensor:
+    """Compute the area, DeLong's variance, the class sizes, and the positives in the lower half of the negatives."""
     wide = double(histogram)
+    point, totals = area(wide), wide.sum(-1)
+    influence, rise = area_influence(wide)
+    lower_half = wide.cumsum(-1)[..., 0, :] <= totals[..., :1] / 2
+    low_ranked = (wide[..., 1, :] * lower_half).sum(-1)
+    variance = _variance(wide, influence - point[..., None, None], rise)
+    return torch.stack((point, variance, *totals.unbind(-1), low_ranked), -1)
+
+
+def _variance(wide: Tensor, influence: Tensor, rise: Tensor) -> Tensor:
+    """Estimate a variance from the influence of single samples ``[..., 2, B]`` and of the share of positives."""
     totals = wide.sum(-1)
-    below = (wide.cumsum(-1) - wide / 2) / totals.unsqueeze(-1)  # share of each class below a bin, ties half
-    of_positives = wide[..., 1, :] * (below[..., 0, :] - point.unsqueeze(-1)) ** 2
-    of_negatives = wide[..., 0, :] * (1 - below[..., 1, :] - point.unsqueeze(-1)) ** 2
-    squares = torch.stack((of_negatives, of_positives), -2).sum(-1)
-    return ratio(squares, totals * (totals - 1)).sum(-1)
+    of_classes = ratio((wide * influence**2).sum(-1), totals * (totals - 1))
+    return of_classes.sum(-1) + rise**2 * (1 / totals).sum(-1)
 
 
 def average_precision_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = False) -> Interval:
@@ -237,23 +267,15 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95, *, cluste
     0.635 [0.393, 0.825] (95% Wilson, jackknife)
     """
     check_level(level)
-    parts = double(histogram)
-    wide = parts.sum(0) if clusters else parts
-    totals = wide.sum(-1)
-    positives = totals[..., 1]
-    false, true = _counts_above(wide)
-    share, others = wide[..., 1, :] / positives.unsqueeze(-1), (true - 1).clamp(min=0)
-    point = (share * ratio(true, true + false)).sum(-1).clamp(max=1)
-    start = (share * ratio(others, others + false)).sum(-1)
-    influence, rise = precision_influence(wide)
-    squares = (wide * influence**2).sum(-1)
-    variance = ratio(squares, totals * (totals - 1)).sum(-1) + rise**2 * (1 / totals).sum(-1)
+    whole = double(histogram).sum(0) if clusters else histogram
+    point, start, variance, positives = by_labels(_precision_moments, whole).unbind(-1)
     freedom, worth = (positives - 1).clamp(min=1), positives
     if clusters:
+        parts = double(histogram)
         variance, freedom, sizes = _of_clusters(average_precision, parts, variance)
         held = parts[:, 1].sum(-1)
         positives, worth = ratio(held.sum() ** 2, (held**2).sum()), sizes[1]
-        others = wide - parts
+        others = whole - parts
         false, true = _counts_above(others)
         start = (parts[:, 1] / held.sum() * ratio(true, true + false)).sum()
     size = torch.where(variance > 0, point * (1 - point) / variance, torch.inf).minimum(worth / point)
@@ -264,28 +286,38 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95, *, cluste
     return Interval(point, low, high, level, f"Wilson, jackknife{' of clusters' * clusters}")
 
 
-def area_influence(histogram: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the influence of a sample of each bin on the area ``[2, B]``, given float64 ``[2, B]``.
+def _precision_moments(histogram: Tensor) -> Tensor:
+    """Compute average precision, also from precisions without the positive itself, its variance, and the positives."""
+    wide = double(histogram)
+    positives = wide[..., 1, :].sum(-1)
+    false, true = _counts_above(wide)
+    share, others = wide[..., 1, :] / positives.unsqueeze(-1), (true - 1).clamp(min=0)
+    point, start = ((share * ratio(each, each + false)).sum(-1) for each in (true, others))
+    return torch.stack((point.clamp(max=1), start, _variance(wide, *precision_influence(wide)), positives), -1)
 
-    It is the share of the other class that a positive outranks, or that outranks a negative; ties count half. The area
-    does not depend on the share of positives, so that the second number of :func:`precision_influence` is 0.
+
+def area_influence(histogram: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the influence of a sample of each bin on the area, given float64 ``[..., 2, B]``.
+
+    It is the share of the other class that a positive outranks, or that outranks a negative; ties count half. The share
+    of positives, the second influence of :func:`precision_influence`, has none.
     """
     below = ratio(histogram.cumsum(-1) - histogram / 2, histogram.sum(-1, keepdim=True))
-    return torch.stack((1 - below[1], below[0])), histogram.new_zeros(())
+    return torch.stack((1 - below[..., 1, :], below[..., 0, :]), -2), histogram.new_zeros(())
 
 
 def precision_influence(histogram: Tensor) -> tuple[Tensor, Tensor]:
     """Compute the influence of a sample of each bin on average precision, given float64 ``[..., 2, B]``.
 
     Returns:
-        Influence ``[..., 2, B]`` with class sizes fixed, and the slope by the log-odds of positives ``[...]``.
+        Influence ``[..., 2, B]`` with class sizes fixed, and that of the log-odds of positives ``[...]``.
     """
     negatives, positives = histogram.sum(-1, keepdim=True).unbind(-2)
     false, true = _counts_above(histogram)
     share, precision = histogram[..., 1, :] / positives, ratio(true, true + false)
-    point = (share * precision).sum(-1, keepdim=True).clamp(max=1)
     slope = share * precision * (1 - precision)  # derivative of the precision in a bin by the log-odds of positives
     rise = slope.sum(-1, keepdim=True)
+    point = (share * precision).sum(-1, keepdim=True).clamp(max=1)
     of_positives = ratio(slope, true / positives).cumsum(-1) - rise + precision - point
     of_negatives = rise - ratio(slope, false / negatives).cumsum(-1)
     return torch.stack((of_negatives, of_positives), -2), rise.squeeze(-1)

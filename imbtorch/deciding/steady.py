@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting.arguments import computed_on_cpu
-from imbtorch.counts import Measure, evaluated, ratio
-from imbtorch.deciding.curves import matrices_of
+from imbtorch.counts import CountedMargins, Measure, evaluated, ratio, two_by_two
+from imbtorch.deciding.curves import cells_at, matrices_of
 from imbtorch.deciding.thresholds import best_of_tied, bounded, distinct
+from imbtorch.deciding.ties import ROUNDING
 from imbtorch.intervals.draws import clusters_drawn, effective_samples, gammas, resampled_cells
 from imbtorch.intervals.intervals import Interval, moved_outwards, quantiles, stretch
 
@@ -76,12 +77,45 @@ class Tried(NamedTuple):
         return evaluated(objective, matrices_of(histogram)).nan_to_num(nan=-torch.inf)
 
 
-@computed_on_cpu
 def single_threshold(histogram: Tensor, odds: Tensor, objective: Measure) -> int:
     """Choose the threshold with the best value on all samples, of ties the one nearest 0.5; counts may be weighted."""
-    odds = bounded(odds)
-    every = Tried.of(pooled(histogram), odds)
-    return _single(every, every.values(objective, every.histogram), odds)
+    whole = pooled(histogram)
+    if not bool(whole.sum(-1).all()):  # a class has no samples
+        return int(_middle(bounded(odds)))
+    return int(single_thresholds(whole.unsqueeze(0), odds, objective)[0, 0])
+
+
+@computed_on_cpu
+def single_thresholds(histogram: Tensor, odds: Tensor, objective: Measure) -> Tensor:
+    """Find the best threshold of each histogram ``[R, 2, B]``, of ties the one nearest 0.5.
+
+    Thresholds between which no sample lies predict alike and are evaluated once.
+
+    Returns:
+        Index and value, float64 ``[R, 2]``; nan is never the best unless all values are.
+    """
+    number, odds = len(odds), bounded(odds)
+    distance, every = odds.abs(), torch.arange(len(odds))
+    equal = torch.where(odds.diff(prepend=odds[:1] - 1) > 0, every, 0).cummax(0).values  # the first of equal odds
+    held = histogram[..., :number].sum(-2) > 0
+    held[:, 0] = True
+    row, first = held.nonzero().unbind(-1)
+    last = torch.cat((first[1:], first[:1])) - 1  # the next row begins with 0
+    nearest = _middle(odds).clamp(first, torch.where(last < 0, number - 1, last))
+    places = torch.maximum(equal[nearest], first)
+    tn, fp, fn, tp = cells_at(histogram, row, first)
+    if getattr(objective, "needs_matrix", True):
+        values = evaluated(objective, two_by_two(tn, fp, fn, tp))
+    else:  # half the time
+        pairs = (tn, tp), (tn + fp, fn + tp), (tn + fn, fp + tp)
+        values = evaluated(objective, CountedMargins(*(torch.stack(pair, -1) for pair in pairs)))
+    known = values.nan_to_num(nan=-torch.inf)
+    most = torch.segment_reduce(known, "max", lengths=held.sum(-1), unsafe=True)
+    far = distance[places].where(known >= (most - ROUNDING)[row], torch.inf)
+    least = torch.segment_reduce(far, "min", lengths=held.sum(-1), unsafe=True)
+    kept = (far == least[row]).nonzero().flatten()  # of a row two if they are as far from 0.5
+    kept = kept[row[kept].diff(prepend=row.new_full((1,), -1)) > 0]
+    return torch.stack((places[kept].double(), values[kept]), -1)
 
 
 @computed_on_cpu
@@ -110,7 +144,7 @@ def steady_threshold(histogram: Tensor, odds: Tensor, objective: Measure) -> int
     values = tried.values(objective, _resampled(parts))
     values = values[(values > -torch.inf).any(-1)]
     if not len(values):
-        return _single(every, on_all, odds)
+        return single_threshold(histogram, odds, objective)
     bests = tried.places[best_of_tied(values, odds[tried.places])]
     closeness = -(odds - odds[bests].mean()).abs()
     steady = best_of_tied(closeness, odds)
@@ -120,19 +154,13 @@ def steady_threshold(histogram: Tensor, odds: Tensor, objective: Measure) -> int
     finite = of_resamples[of_resamples.isfinite()]
     explained = EXPLAINED * (finite - finite.mean()).square().mean().sqrt().nan_to_num()
     chosen = nearest if bool(loss > explained) else steady
-    return _single(every, on_all, odds) if on_all[every.at(chosen)] == -torch.inf else int(chosen)
-
-
-def _single(every: Tried, values: Tensor, odds: Tensor) -> int:
-    """Return the index of the best threshold, or of the one nearest 0.5 if a class has no samples."""
-    if not bool(every.histogram.sum(-1).all()):
-        return int(_middle(odds))
-    return int(every.places[best_of_tied(values, odds[every.places])])
+    undefined = on_all[every.at(chosen)] == -torch.inf
+    return single_threshold(histogram, odds, objective) if bool(undefined) else int(chosen)
 
 
 def _middle(odds: Tensor) -> Tensor:
     """Return the index of the threshold nearest 0.5."""
-    return best_of_tied(torch.zeros_like(odds), odds)
+    return odds.abs().argmin()
 
 
 def _resampled(histogram: Tensor) -> Tensor:

@@ -16,9 +16,9 @@ from imbtorch.counting.batches import Batch
 from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.logits import PROBABILITIES, crowd_near_zero, near_zero
 from imbtorch.counting.tasks import Counting, check_memory
-from imbtorch.counts import check_choice, double, evaluated, ratio
+from imbtorch.counts import check_choice, evaluated, ratio, two_by_two
 from imbtorch.deciding.base import DecidingSweep
-from imbtorch.deciding.curves import matrices_of, unresolved
+from imbtorch.deciding.curves import by_labels, cells_at, unresolved
 from imbtorch.deciding.histogram import Grid, Histogram
 from imbtorch.deciding.limits import checked_limits, of_binary_counts
 from imbtorch.deciding.points import OperatingPoint
@@ -275,7 +275,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         result = SweepResult(values, counts, self._settings, chosen, buckets, several)
         if self.sure is not None:
             result._warn_if_dependent(PROMISED)
-        return self._keep_choice(result, counts.sum().item())
+        return self._keep_choice(result, actual.sum().item())
 
     def _warn_of_few_samples(self, histogram: Tensor, places: Tensor) -> None:
         """Warn, as a report does, if one error more would change the value at the prevalence far too much."""
@@ -284,8 +284,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         known = low is not None and high is not None and low >= -1 and high <= 1
         if shares is None or self.weighted or not known or not self._may_warn("few samples"):
             return
-        counts = double(matrices_of(histogram)).reshape(len(places), -1, 2, 2)
-        counts = counts[torch.arange(len(places)), places]
+        of_labels = histogram.reshape(len(places), *histogram.shape[-2:])
+        counts = two_by_two(*cells_at(of_labels, torch.arange(len(places)), places))
 
         def samples_text(index: int, most: int) -> str:
             of_label = "" if self.task == "binary" else f" of {self._class_names[most]}"
@@ -320,7 +320,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             low, high, slack = -math.log(others - 1 + math.e), 1 - math.log(others), 2
         edges = self._histogram.grid.edges
         begin, end = torch.bucketize(torch.tensor([low, high], dtype=torch.float64), edges).tolist()
-        counts = histogram.reshape(-1, *histogram.shape[-2:]).sum(1)
+        counts = by_labels(lambda some: some.sum(-2), histogram).reshape(-1, histogram.shape[-1])
         below = torch.nn.functional.pad(counts.double().cumsum(-1), (1, 0))  # scores below each bin, [L, B + 1]
         if bool((below[:, begin - slack] + below[:, -1] - below[:, end + 1]).any()):
             return
@@ -393,18 +393,22 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         """Warn if the samples of one bin could change AUC or average precision too much."""
         if self._histogram.grid.name != DEFAULT or not self._may_warn("crowded"):
             return
-        of_labels = histogram.reshape(-1, *histogram.shape[-2:])
-        lost = torch.cat([unresolved(some) for some in torch.split(of_labels, LABELS_AT_ONCE)])
-        held = of_labels.sum(-2).double()
-        lost[:, 0] = 0.0  # probabilities of the lowest bin are 0, or too small for float32; of logits the ends are told
-        if self.logits:
-            lost[:, -1] = 0.0
-        lost = torch.where(held >= CROWD, lost, 0.0).flatten()
-        place = lost.argmax()
-        most, samples, place = torch.stack((lost[place], held.flatten()[place], place)).tolist()
+
+        def worst(some: Tensor) -> Tensor:
+            """Return the greatest loss of a bin of each label, the samples in the bin, and its index."""
+            held = some.sum(-2).double()
+            held[:, 0] = 0.0  # probabilities of the lowest bin are 0, or too small for float32
+            held[:, -1].mul_(not self.logits)  # of logits the ends are told
+            crowded = held >= CROWD
+            lost = torch.where(crowded, unresolved(some), 0.0) if bool(crowded.any()) else torch.zeros_like(held)
+            most, place = lost.max(-1)
+            return torch.stack((most, held[torch.arange(len(some)), place], place.double()), -1)
+
+        of_labels = by_labels(worst, histogram.reshape(-1, *histogram.shape[-2:]))
+        most, samples, place = of_labels[of_labels[:, 0].argmax()].tolist()
         if most <= TOLERANCE:
             return
-        index, grid = int(place) % held.shape[-1], self._histogram.grid
+        index, grid = int(place), self._histogram.grid
         above = f"{'a logit of ' * self.logits}{grid.edges[index - 1]:.{4 if self.logits else 10}g}"
         lie = f"above {above} " + ("count as equal" if index == len(grid.edges) else "fall between two thresholds")
         remedy = "" if self.logits else "; pass logits with logits=True, which float32 resolves better"
@@ -491,7 +495,6 @@ M = TypeVar("M")
 DEFAULT = Grid.of(None, False).name
 TOLERANCE, FEW_TOLERANCE = 0.002, 0.01  # errors of an area that need no warning: of one bin, of AUC by few scores
 CROWD = 100  # number of samples in a bin from which to warn
-LABELS_AT_ONCE = 16  # number of histograms in memory at a time, 1 MB each with what is computed of it
 
 
 def _checked_also(also: Sequence[Also]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from imbtorch.deciding.curves import (
     average_precision,
     average_precision_interval,
     bootstrap_histogram,
+    by_labels,
     matrices_of,
     partial_area_at,
     partial_areas,
@@ -30,9 +31,9 @@ from imbtorch.deciding.curves import (
 )
 from imbtorch.deciding.points import OperatingPoint, threshold_text
 from imbtorch.deciding.rules import Threshold
-from imbtorch.deciding.steady import HeldOut, counts_at, filled, gain_interval, held_out, pooled
+from imbtorch.deciding.steady import HeldOut, counts_at, filled, gain_interval, held_out, pooled, single_thresholds
 from imbtorch.deciding.sweep_settings import AP, Also, Chosen, SweepSettings, negated
-from imbtorch.deciding.thresholds import candidates, held_text, probabilities, with_one
+from imbtorch.deciding.thresholds import held_text, probabilities, read_at, with_one
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
 from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
@@ -117,11 +118,15 @@ class SweepResult(Result):
 
         With ``prevalence`` they are rates whose rows sum to the class shares.
         """
-        return self._settings.rates(self._histogram).clone()
+        return self._settings.of_rates(torch.clone, self._histogram)
 
     def curve(self) -> tuple[Tensor, Tensor]:
         """Return the thresholds ``[T]`` and the measure at each of them, ``[T]`` or ``[L, T]``."""
-        return self._settings.thresholds.clone(), self._settings.at_each_threshold(self._histogram)
+        settings = self._settings
+        values = partial(evaluated, settings.measure)
+        return settings.thresholds.clone(), settings.of_rates(
+            lambda r: values(matrices_of(r).double()), self._histogram
+        )
 
     def roc(self) -> tuple[Tensor, Tensor]:
         """Return false and true positive rates, each ``[B + 1]`` or ``[L, B + 1]``, rising from (0, 0) to (1, 1).
@@ -140,7 +145,7 @@ class SweepResult(Result):
 
     def auc(self) -> Tensor:
         """Compute the area under the ROC curve by the trapezoid rule, ``[]`` or ``[L]``."""
-        return area(self._histogram)
+        return by_labels(area, self._histogram)
 
     def average_precision(self) -> Tensor:
         """Compute the mean precision at the score of each positive, ``[]`` or ``[L]``.
@@ -148,7 +153,7 @@ class SweepResult(Result):
         The definition is the same as in scikit-learn and torchmetrics. If there is a ``prevalence``, the value is
         computed for it.
         """
-        return average_precision(self.rates())
+        return self._settings.of_rates(average_precision, self._histogram)
 
     def partial_auc(self) -> Tensor:
         """Compute the contribution of the point at each threshold to the AUC, ``[T]`` or ``[L, T]``.
@@ -315,9 +320,13 @@ class SweepResult(Result):
     def _best_of_each(self, index: int, drawn: Tensor) -> Tensor:
         """Return the single best threshold of each resample ``[R, 2, B]``, without limits where none keeps them."""
         settings, free, found = self._settings, replace(self._settings, limits={}), []
+        single = partial(single_thresholds, odds=settings.odds, objective=settings.objective(index))
+        if not settings.constrained:
+            return settings.thresholds[by_labels(single, drawn)[:, 0].long()]
         for each in drawn:
-            place = settings.choose(index, each, steady=False)
-            place = free.choose(index, each, steady=False) if place is None else place
+            place = settings.choose(index, each)
+            if place is None:
+                place = free.choose(index, each) if free.constrained else int(single(each.unsqueeze(0))[0, 0])
             assert place is not None
             found.append(min(place, len(settings.odds) - 1))
         return settings.thresholds[torch.tensor(found)]
@@ -459,18 +468,16 @@ class SweepResult(Result):
         """Find the best threshold of a label."""
         shares = settings.shares_of(index)
         if settings.constrained:
-            swept, place = settings.within_limits(index, histogram)
-            threshold = settings.at(int(swept.places[place]))
+            swept, best = settings.within_limits(index, histogram)
+            counts, place = swept.counts[best], int(swept.places[best])
         else:
-            swept = candidates(pooled(histogram), shares)
-            chosen = settings.choose(index, histogram)
+            known = None if self._settings.constrained else self._chosen.place.reshape(-1)[index]
+            chosen = settings.choose(index, histogram) if known is None else int(known)
             assert chosen is not None
-            place, threshold = swept.at(chosen), settings.at(chosen)
-        worth = None
+            counts, place = matrices_of(pooled(histogram))[chosen], chosen
+        threshold, at, worth = settings.at(place), read_at(shares, counts.double()), None
         if histogram.ndim == 3:
-            buckets = filled(with_one(histogram))
-            worth = effective_samples(counts_at(buckets, int(swept.places[place])).double(), 2)
-        counts, at = swept.counts[place], swept.rates[place]
+            worth = effective_samples(counts_at(filled(with_one(histogram)), place).double(), 2)
         flagged = at[:, 1].double()
         point = OperatingPoint(
             threshold[0],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias, cast
@@ -13,16 +13,14 @@ from torch import Tensor
 
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Measure, double, evaluated, rescaled_rows, shown_dtype
-from imbtorch.deciding.curves import area, average_precision, matrices_of, partial_area_at
+from imbtorch.deciding.curves import area, average_precision, by_labels, partial_area_at
 from imbtorch.deciding.limits import at_observed_odds, check_promise, checked_limits
-from imbtorch.deciding.steady import counts_at, pooled, single_threshold, steady_threshold
+from imbtorch.deciding.steady import counts_at, pooled, single_threshold, single_thresholds, steady_threshold
 from imbtorch.deciding.thresholds import (
     Candidates,
     InfeasibleError,
     Limits,
     all_promised,
-    best_of_tied,
-    bounded,
     candidates,
     with_one,
     worst_value,
@@ -114,9 +112,11 @@ class SweepSettings:
         whole = histogram.sum(-1).gt(0).all(-1)  # labels that have targets of both classes
         for name in self.also:
             if name == "partial_auc":
-                found[name] = partial_area_at(histogram, chosen.place)
+                found[name] = by_labels(partial_area_at, histogram, chosen.place)
+            elif name == "auc":
+                found[name] = by_labels(area, histogram)
             else:
-                found[name] = area(histogram) if name == "auc" else average_precision(self.rates(histogram))
+                found[name] = self.of_rates(average_precision, histogram)
         values: list[Tensor] = []
         for name, part in found.items():
             values += part.to(part.dtype if name == "threshold" else wide).reshape(-1).unbind()  # float64 thresholds
@@ -145,22 +145,24 @@ class SweepSettings:
     def _best(self, histogram: Tensor, buckets: Tensor | None) -> Chosen:
         """Choose without limits."""
         if self.steady:
-            labels, rates = self.parts(histogram, buckets), self.parts(self.rates(histogram), None)
+            labels, rates = self.parts(histogram, buckets), self.parts(self.of_rates(torch.clone, histogram), None)
             places = [steady_threshold(each, self.odds, self.objective(i)) for i, each in enumerate(labels)]
             best = torch.tensor(places).reshape(histogram.shape[:-2])
             counts = torch.stack([counts_at(each, place) for each, place in zip(rates, places, strict=True)])
             value = evaluated(self.measure, double(counts)).reshape(best.shape)
         else:
-            at_each = self.at_each_threshold(histogram)
-            ranked = at_each if self.measure.higher_is_better else -at_each
-            best = best_of_tied(ranked.nan_to_num(nan=-torch.inf), bounded(self.odds))
-            value = at_each.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+
+            def singles(rates: Tensor) -> Tensor:
+                return single_thresholds(rates.reshape(-1, *rates.shape[-2:]), self.odds, self.objective())
+
+            best, value = self.of_rates(singles, histogram).reshape(*histogram.shape[:-2], 2).unbind(-1)
+            best, value = best.long(), value if self.measure.higher_is_better else -value
         return Chosen(best, self.thresholds[best], self.odds[best], value)
 
-    def choose(self, index: int, histogram: Tensor, steady: bool = True) -> int | None:
+    def choose(self, index: int, histogram: Tensor) -> int | None:
         """Choose a threshold for a label from ``[2, B]`` or buckets ``[M, 2, B]``; None if none keeps the limits."""
         if not self.constrained:
-            choose = steady_threshold if steady and self.steady else single_threshold
+            choose = steady_threshold if self.steady else single_threshold
             return choose(histogram, self.odds, self.objective(index))
         try:
             swept, place = self.within_limits(index, histogram)
@@ -270,10 +272,13 @@ class SweepSettings:
         shares = self.shares_of(index)
         return measure if shares is None else AtPrevalence(measure, shares)
 
-    def rates(self, histogram: Tensor) -> Tensor:
-        """Rescale a histogram to the prevalence, if there is one."""
+    def of_rates(self, function: Callable[[Tensor], Tensor], histogram: Tensor) -> Tensor:
+        """Apply a function to histograms, rescaled to the prevalence if there is one, of some labels at a time."""
         shares = self.shares()
-        return histogram if shares is None else rescaled_rows(double(histogram), shares)
+        if shares is None:
+            return by_labels(function, histogram)
+        of_labels = shares.expand(histogram.shape[:-1])
+        return by_labels(lambda some, share: function(rescaled_rows(double(some), share)), histogram, of_labels)
 
     def shares(self) -> Tensor | None:
         """Return the shares of negatives and positives at the prevalence, ``[2]`` or ``[L, 2]``."""
@@ -281,10 +286,6 @@ class SweepSettings:
             return None
         prevalence = self.prevalence / self.prevalence.sum(-1, keepdim=True)
         return torch.stack((1 - prevalence, prevalence), -1) if self.counting.task == "multiclass" else prevalence
-
-    def at_each_threshold(self, histogram: Tensor) -> Tensor:
-        """Compute the measure at each threshold, ``[..., T]``."""
-        return evaluated(self.measure, double(matrices_of(self.rates(histogram))))  # int64 divides in float32
 
     def shares_of(self, index: int) -> Tensor | None:
         """Return the shares ``[2]`` of negatives and positives of a label at the prevalence."""

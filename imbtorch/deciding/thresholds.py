@@ -237,10 +237,6 @@ class Candidates(NamedTuple):
             raise infeasible(limits, kept, self.rates, where=where)
         return self.best_of(objective, feasible), feasible
 
-    def at(self, place: int) -> int:
-        """Return the index of the one that predicts as a given threshold does."""
-        return int(torch.searchsorted(self.places, place, right=True)) - 1
-
     def best_of(self, objective: Measure, feasible: Tensor) -> int:
         """Return the index of the best of the feasible thresholds, the lowest of tied ones."""
         goodness = evaluated(objective, self.rates).nan_to_num(nan=-torch.inf)
@@ -254,7 +250,7 @@ def candidates(histogram: Tensor, shares: Tensor | None) -> Candidates:
     histogram = with_one(histogram)
     small, index = distinct(histogram, histogram.shape[-1] - 1)
     counts = matrices_of(small)
-    return Candidates(index, counts, _read_at(shares, counts.double()))
+    return Candidates(index, counts, read_at(shares, counts.double()))
 
 
 def with_one(histogram: Tensor) -> Tensor:
@@ -262,7 +258,7 @@ def with_one(histogram: Tensor) -> Tensor:
     return torch.nn.functional.pad(histogram, (0, int(bool(histogram[..., -1].any()))))
 
 
-def _read_at(shares: Tensor | None, counts: Tensor) -> Tensor:
+def read_at(shares: Tensor | None, counts: Tensor) -> Tensor:
     """Rescale counts to the class shares at which all values are read."""
     return counts if shares is None else cast(Tensor, rescaled(counts, shares))
 
@@ -289,7 +285,7 @@ def probabilities(
     """Return the posterior probability of each limit, given counts ``[2, 2]``."""
     if not limits:
         return {}
-    drawn = _read_at(shares, _drawn(counts.double(), generator, worth))
+    drawn = read_at(shares, _drawn(counts.double(), generator, worth))
     return {name: limit.kept(drawn).double().mean().item() for name, limit in limits.items()}
 
 
