@@ -160,12 +160,12 @@ MIXED = {
         torch.stack((POSITIVE, POSITIVE), 1),
     ),
     "classes": (
-        {"task": "multiclass", "num_classes": 3, "per_class": True},
+        {"task": "multiclass", "num_classes": 3},
         torch.stack((1 - NEAR, NEAR, NEAR * 0), 1),
         torch.where(torch.arange(15) == 0, 2, POSITIVE),
     ),
     "logits of classes": (
-        {"task": "multiclass", "num_classes": 2, "per_class": True, "logits": True},
+        {"task": "multiclass", "num_classes": 2, "logits": True},
         torch.stack((-NEAR.logit(), 0 * NEAR), 1),
         POSITIVE,
     ),
