@@ -770,7 +770,7 @@ SCORES = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
 COUNTING = {
     "Recall": lambda **more: imbtorch.Recall("multiclass", 2, **more),
     "ImbalanceReport": lambda **more: ImbalanceReport("multiclass", 2, **more),
-    "ThresholdSweep": lambda **more: ThresholdSweep("f1", 9, "multiclass", num_classes=2, per_class=True, **more),
+    "ThresholdSweep": lambda **more: ThresholdSweep("f1", 9, "multiclass", num_classes=2, **more),
     "LogitAdjustmentSweep": lambda **more: imbtorch.LogitAdjustmentSweep("recall", [1, 2], **more),
     "HandTill": lambda **more: imbtorch.HandTill(2, **more),
     "Own": lambda **more: Own("multiclass", 2, **more),
