@@ -491,10 +491,16 @@ def unguarded(monitor: Monitor) -> Monitor:
     """Return a callback or scheduler that the guard leaves alone, because it acts on its value on purpose.
 
     Examples are a second checkpoint that keeps the worst epoch, an alarm with ``mode="min"``, and a monitor whose name
-    is logged later: ``worst = unguarded(ModelCheckpoint(monitor="val_iam", mode="min"))``.
+    is logged later.
+
+    Args:
+        monitor: callback with ``monitor`` and ``mode``, or ``ReduceLROnPlateau``.
 
     Raises:
-        TypeError: for anything but a callback with ``monitor`` and ``mode``, or a ``ReduceLROnPlateau``.
+        TypeError: for anything else, such as a class or the name of a value.
+
+    >>> from imbtorch.lightning import ModelCheckpoint
+    >>> worst = unguarded(ModelCheckpoint(monitor="val_iam", mode="min"))
     """
     if isinstance(monitor, ReduceLROnPlateau):
         _UNGUARDED_SCHEDULERS.add(monitor)

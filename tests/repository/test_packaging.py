@@ -139,7 +139,7 @@ def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
     others.add("tests/helpers/public_surface.txt")
     texts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.md")}
     texts |= {f"examples/decision_study/{name}.csv" for name in ("tasks", "rare", "log", "results", "second_run")}
-    texts |= {f"examples/{name}/results.csv" for name in ("labels", "threshold_study", "wrong_labels")}
+    texts |= {f"examples/{name}/results.csv" for name in ("labels", "monitor_study", "threshold_study", "wrong_labels")}
     texts |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples" / "simulated").glob("*.csv")}
     assert found == python | pictures | others | texts | {"imbtorch/measures/README.md", *PAGES}
     assert built[1].stat().st_size < 2_050_000

@@ -53,7 +53,7 @@ NAMES = {
     "imbtorch.huggingface": "compute_metrics",
     "imbtorch.lightning": """
         ConfusionFigures ExactBatchSampler ModelCheckpoint MonitorGuard SelectionSummary TiesCheckpoint
-        ValidationHistory
+        ValidationHistory unguarded
     """,
 }
 
