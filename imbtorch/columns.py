@@ -352,6 +352,9 @@ def _ordered(classes: Classes, columns: Sequence[Column]) -> list[Any]:
     """Return the classes in the order of the types of some columns; raise if these differ."""
     orders = []
     for column in columns:
+        if [] in column.orders:
+            lost = f"the file says that categories of {column.name} are ordered, but not how"
+            raise ValueError(f"{lost}; name all in their order by class_names=[...]")
         keys = dict(zip(column.levels, classes.keys(column), strict=True))
         orders += [[keys[level] for level in order] for order in column.orders]
     longest = max(orders, key=len)

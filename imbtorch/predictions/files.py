@@ -446,13 +446,14 @@ class Files(Relation):
         return ""
 
     def orders(self, name: str) -> list[list[Any]]:
-        """Return the categories of a column of each file of Parquet whose schema orders them."""
+        """Return the categories of a column of each file of Parquet whose schema orders them; none if it lost them."""
         found = []
         for path in self.paths if self._readers[self.paths[0]].kind == "parquet" else ():
             file = _parquet_file(path)
-            if getattr(file.schema_arrow.field(name).type, "ordered", False) and file.num_row_groups:
-                chunks = file.read_row_group(0, columns=[name]).column(0).chunks
-                found += [chunk.dictionary.to_pylist() for chunk in chunks[:1]]
+            if getattr(file.schema_arrow.field(name).type, "ordered", False) and file.metadata.num_rows:
+                group, chunk = file.metadata.row_group(0), file.read_row_group(0, columns=[name]).column(0).chunk(0)
+                cells = {cell.path_in_schema: cell for cell in map(group.column, range(group.num_columns))}
+                found += [chunk.dictionary.to_pylist() if cells[name].has_dictionary_page else []]
         return found
 
     def verify(self, names: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """The study of monitors: its ways to keep an epoch, its readings, and tables that are those of its CSV file."""
 
 import csv
+import re
 import statistics
 from pathlib import Path
 
@@ -65,6 +66,16 @@ def test_a_small_run_gives_rows_and_tables(tmp_path, monkeypatch):
 def test_tables_are_those_of_the_file():
     text = (FOLDER / "results.md").read_text(encoding="utf-8")
     assert text.split(mark)[1].strip() == study.report(FOLDER).strip()
+
+
+def test_the_figures_of_the_text_are_those_of_the_tables():
+    text, tables = (FOLDER / "results.md").read_text(encoding="utf-8").split(mark)
+    evidence = (FOLDER.parent / "evidence.md").read_text(encoding="utf-8").split("**Two classes: the value at 0.5")[1]
+    figures = re.findall(r"[+-][\d.]+\s\[[^]]+\]", text + evidence.partition("study of monitors")[0])
+    assert len(figures) == 14
+    rows = "\n".join(tables.replace("*", "").replace(" | [", " [").splitlines())
+    assert not [figure for figure in figures if " ".join(figure.split()) not in rows]
+    assert ("not adopted" in text) == ("not adopted" in tables)
 
 
 @pytest.mark.parametrize("other", study.OTHERS)
