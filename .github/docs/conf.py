@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import latex2mathml.converter
 import matplotlib as mpl
+import torchmetrics
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -293,7 +294,8 @@ def draw_example(path: Path, value: type) -> bool:
         metric = next((each for each in names.values() if type(each) is value), None)
         if metric is None:
             return False
-        metric.compute()
+        if isinstance(metric, torchmetrics.Metric):
+            metric.compute()
         figure, _ = metric.plot()
     path.parent.mkdir(exist_ok=True)
     figure.set_size_inches(5, 3.2)
@@ -332,7 +334,8 @@ class AllNames(SphinxDirective):
         lines: list[str] = []
         for module in PUBLIC_MODULES:
             names = sorted(importlib.import_module(module).__all__, key=str.lower)
-            lines += ["", f".. rubric:: {module}", *table_of_names(objects[name] for name in names)]
+            of_results = {name: ("api/results", name, f"{module}.{name}") for name in names}
+            lines += ["", f".. rubric:: {module}", *table_of_names((of_results | objects)[name] for name in names)]
         return self.parse_text_to_nodes("\n".join(lines))
 
 

@@ -335,7 +335,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     def _read(self, counter: Counter, preds: Tensor, *others: Any) -> Batch:
         """Read a batch; note what bins hide: probabilities below the lowest edge, and scores of a first batch."""
         batch = super()._read(counter, preds, *others)
-        if not self._update_count and reading_is_free(preds) and self._histogram.grid.name == DEFAULT:
+        if reading_is_free(preds) and not self._update_count and self._histogram.grid.name == DEFAULT:
             scores = preds if self.task == "multiclass" and not self.logits else cast(Tensor, batch.scores)
             self._mixed = self._histogram.mixed(batch, scores.detach())
         if reading_is_free(preds) and preds.dtype == torch.float64 and not self.logits:

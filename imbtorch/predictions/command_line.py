@@ -125,8 +125,9 @@ def _label(options: argparse.Namespace) -> tuple[int, str]:
     predicted += [] if options.positive is None else ["--positive", options.positive]
     after = ["imbtorch", "report", str(out), "--target", "label", *predicted, "--unlabelled", str(beside)]
     return 0, (
-        f"{out}: {hits} of {positive} and {len(plan.rows) - hits} of {negative} to label, in the order of label_order\n"
-        f"fill in the column label, then: {shlex.join(after)}"
+        f"{out}: fill in the column label of {len(plan.rows):,} rows, in the order of label_order\n"
+        f"{hits:,} of {positive} and {len(plan.rows) - hits:,} of {negative}\n"
+        f"then: {shlex.join(after)}"
     )
 
 

@@ -108,30 +108,13 @@ def counted(
 ) -> ReportResult:
     """Count all samples, and compute the result."""
     given, scored = samples.given, samples.given.scored
-    asked = _listed(measures)
-    check_order(samples, prevalence, asked)
+    check_order(samples, prevalence, _listed(measures))
     if not scored and samples.logits:
         raise ValueError("logits needs scores, but preds are classes; pass their scores")
     if not scored and threshold is not None:
         raise ValueError("threshold is for scores, but preds are classes; pass scores=")
     own, bounded = _split(intervals, samples, prevalence)
-    column = given.more.get("group", "")
-    grouped_by = "group" if set(column) & set(UNFIT) else column  # a checkpoint's file name cannot hold all signs
-    options: dict[str, Any] = {
-        "intervals": own,
-        "logits": samples.logits,
-        "groups": {grouped_by: samples.groups} if samples.groups else None,
-        "clusters": True if "cluster" in given.more else False if "frequency" in given.more else None,
-        "prevalence": keyed_by_name(prevalence),
-        "weighted": "weight" in given.more,
-        "threshold": 0.5 if threshold is None else threshold,
-        "state": _layout(samples, asked, own, prevalence),
-    }
-    if samples.may_abstain:
-        report = ImbalanceReport("multiclass", **options | with_no_answer(samples, measures, options["prevalence"]))
-    else:
-        named = _without_areas(measures, scored)
-        report = ImbalanceReport(samples.task, class_names=samples.names, measures=named, **options)
+    report = _report_of(samples, threshold, prevalence, measures, own)
     curves = None
     if scored:
         kind = samples.task, samples.names, samples.logits
@@ -149,6 +132,29 @@ def counted(
     if scored and threshold is None and samples.task != "multiclass":
         notes.append(AT_HALF)
     return with_values(result, rows, (*samples.notes, *notes))
+
+
+def _report_of(
+    samples: Samples, threshold: Thresholds | None, prevalence: Any, measures: Any, intervals: Any
+) -> ImbalanceReport:
+    """Return the report that counts some samples."""
+    given = samples.given
+    column = given.more.get("group", "")
+    grouped_by = "group" if set(column) & set(UNFIT) else column  # a checkpoint's file name cannot hold all signs
+    options: dict[str, Any] = {
+        "intervals": intervals,
+        "logits": samples.logits,
+        "groups": {grouped_by: samples.groups} if samples.groups else None,
+        "clusters": True if "cluster" in given.more else False if "frequency" in given.more else None,
+        "prevalence": keyed_by_name(prevalence),
+        "weighted": "weight" in given.more,
+        "threshold": 0.5 if threshold is None else threshold,
+        "state": _layout(samples, _listed(measures), intervals, prevalence),
+    }
+    if samples.may_abstain:
+        return ImbalanceReport("multiclass", **options | with_no_answer(samples, measures, options["prevalence"]))
+    named = _without_areas(measures, given.scored)
+    return ImbalanceReport(samples.task, class_names=samples.names, measures=named, **options)
 
 
 NO_ANSWER = "no answer"  # class of predictions that are none, behind the others; means over classes leave it out

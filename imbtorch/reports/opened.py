@@ -15,7 +15,6 @@ import torch
 
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.clusters import BUCKETS
-from imbtorch.counts import Margins
 from imbtorch.metrics.rows import Bound, Kind, Snapshot
 from imbtorch.metrics.shared_result import LONGEST
 from imbtorch.reports.files import FORMAT, SCHEMA, arguments_of_file, counts_of_file, digest_of, rows_of_file
@@ -99,7 +98,7 @@ def _check(data: Mapping[str, Any]) -> None:
     settings, number = data["settings"], len(data["class_names"])
     cells: dict[str, tuple[int, ...]] = {"": (number, 2, 2) if settings["task"] == "multilabel" else (number, number)}
     if settings["state"] == "margins":
-        cells = dict.fromkeys(Margins._fields, (number,))
+        cells = dict.fromkeys(("correct", "actual", "predicted"), (number,))
     names = settings["groups"]
     names = next(iter(names.values()), []) if isinstance(names, dict) else names
     groups = () if names is None else (len(names),)

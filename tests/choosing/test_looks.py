@@ -99,5 +99,5 @@ def test_a_file_refuses_repeated_and_skipped_looks(tmp_path):
 def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "looks.json"
     path.write_text("[1, 2]", encoding="utf-8")
-    with pytest.raises(ValueError, match="is no file of --looks-file"):
+    with pytest.raises(ValueError, match="is no file that records looks"):
         LooksFile(path, {})

@@ -217,7 +217,7 @@ def test_the_file_holds_the_cases_of_the_protocol():
 def test_tables_are_those_of_the_file():
     text = (FOLDER / "results.md").read_text(encoding="utf-8")
     assert text.split(report.MARK)[1].strip() == report.tables(FOLDER).strip()
-    assert ("Not adopted" in text.splitlines()[0]) == report.verdict(
+    assert ("Not adopted" in text.splitlines()[2]) == report.verdict(
         report.cells_of(FOLDER / "results.csv")
     ).startswith("Not adopted")
     assert len(text.split(report.MARK)[0].split()) <= 700

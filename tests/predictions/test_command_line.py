@@ -445,7 +445,7 @@ def test_an_interrupt_is_one_line_and_130(tmp_path):
     """While DuckDB groups, PyArrow verifies, and modules are imported."""
     rows = "".join(f"{row},{row % 7}\n" for row in range(2_000_000))
     path = tmp_path / "big.csv.gz"
-    with gzip.open(path, "wt", compresslevel=1) as file:
+    with gzip.open(path, "wt", compresslevel=1, encoding="utf-8") as file:
         file.write("label,pred\n" + rows)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     start = (

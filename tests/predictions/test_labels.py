@@ -3,6 +3,9 @@
 import csv
 import itertools
 import json
+import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -293,7 +296,7 @@ def test_the_command_writes_all_rows_and_reports_what_was_filled_in(scored, tmp_
     assert run(*words) == 0
     said = capsys.readouterr().out
     assert f"100 of {PREDS.sum():,} rows predicted as 'fraud' and 200 of" in said
-    command = said.splitlines()[1].partition("then: ")[2].split()
+    command = said.splitlines()[2].partition("then: ")[2].split()
     with open(out, newline="", encoding="utf-8") as file:
         head, *rows = csv.reader(file)
     assert (head, len(rows)) == (["text", "pred", "score", "label", "label_order"], SIZE)
@@ -313,3 +316,13 @@ def test_the_command_writes_all_rows_and_reports_what_was_filled_in(scored, tmp_
     other = tmp_path / "other.csv"
     assert run(*words[:1], out, *words[2:-1], other) == 2
     assert "has a column 'label' already" in capsys.readouterr().err
+
+
+def test_the_page_shows_what_the_command_prints(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("duckdb", reason="needs imbtorch[files]")
+    page = Path(__file__).parents[2] / "examples" / "labels" / "README.md"
+    ((command, text),) = re.findall(r"```console\n\$ imbtorch (.*)\n((?:.*\n)*?)```", page.read_text(encoding="utf-8"))
+    monkeypatch.chdir(tmp_path)
+    Path("pool.csv").write_text("pred\n" + "ok\n" * 99_000 + "fraud\n" * 1000, encoding="utf-8")
+    assert run(*shlex.split(command)) == 0
+    assert capsys.readouterr().out == text

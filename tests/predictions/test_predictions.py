@@ -365,7 +365,9 @@ def test_help_and_errors_of_options_need_no_torch(words):
 
 def test_alerts_are_covered_in_the_simulation_that_the_page_shows():
     """Most of 45 cells of 400 sets hold the 95% that is promised; none is below what chance explains."""
-    rows = (Path(__file__).parents[2] / "examples" / "simulated" / "alerts.csv").read_text().splitlines()
+    rows = (
+        (Path(__file__).parents[2] / "examples" / "simulated" / "alerts.csv").read_text(encoding="utf-8").splitlines()
+    )
     names, *cells = [row.split(",") for row in rows]
     least = scipy.stats.binom.ppf(0.001, 400, 0.95) / 400
     for name in ("recall", "precision", "F1"):
