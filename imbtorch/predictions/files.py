@@ -538,7 +538,9 @@ class Files(Relation):
             numbers = isinstance(each, list) and all(v is None or isinstance(v, (int, float)) for v in each)
             lists |= {key} if numbers else set()
             odd = isinstance(each, dict) or (isinstance(each, list) and not numbers)
-            text = f"column {key!r} of {path} holds {json.dumps(each):.60}; write a value or a list of numbers in it"
+            remedy = "write a value or a list of numbers in it"
+            remedy += ", as pandas' to_json(orient='records', lines=True)" * isinstance(each, dict)
+            text = f"column {key!r} of {path} holds {json.dumps(each):.60}; {remedy}"
             cells.append(
                 f"CASE WHEN {quoted(key)} IS NOT NULL THEN error({literal(text)})::DOUBLE[] END" if odd else quoted(key)
             )
