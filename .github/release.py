@@ -3,14 +3,16 @@
     python .github/release.py version
     python .github/release.py check v0.7.0
 
-Needs Python 3.11 with build, hatchling and twine, in the versions of the extra ``dev``. With ``--publish`` it also
-requires what a rehearsal only lists: the date in the changelog, and the entries that RELEASING.md says to fill in.
+Needs Python 3.11 with build, hatchling and twine, in the versions of the extra ``dev``. The README of what is built
+installs from PyPI (INSTALL.md). With ``--publish`` it also requires what a rehearsal only lists: the date in the
+changelog, the entries that RELEASING.md says to fill in, and absolute links, for which CI sets ``GITHUB_REPOSITORY``.
 """
 
 from __future__ import annotations
 
 import argparse
 import email
+import hashlib
 import json
 import os
 import re
@@ -69,8 +71,11 @@ def main(arguments: list[str] | None = None) -> None:
     if left and options.publish:
         raise SystemExit("fill in before the release: " + "; ".join(left))
     with tempfile.TemporaryDirectory(prefix="release of imbtorch ") as folder:  # spaces, as in many a home folder
-        wheel = build(options.dist or Path(folder) / "dist")
+        dist = options.dist or Path(folder) / "dist"
+        wheel, built = build(dist)
+        check_readme(wheel, links=options.publish)
         try_out(wheel, Path(folder))
+        check_unchanged(dist, built)
     for each in left:
         print(f"left before the release: {each}")
     print(f"{options.tag} can be released" if not left else f"{options.tag} is rehearsed")
@@ -109,12 +114,29 @@ def open_points() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     archive = json.loads((ROOT / ".zenodo.json").read_text(encoding="utf-8"))
     addresses = [name for name in ADDRESSES if name not in project.get("urls", {})]
+    changes, citing, support, site, matrix = (
+        (ROOT / ".github" / name).read_text(encoding="utf-8")
+        for name in ("CHANGELOG.md", "CITING.md", "SUPPORT.md", "docs/conf.py", "workflows/versions.yml")
+    )
     heading, rest = newest_heading()
+    authors = [each.get("name", "") for each in project.get("authors", ())]
+    newest = max(re.findall(r'"3\.(\d+)"', matrix), key=int)
+    earlier = len(re.findall(r"^## v?\d[^\s,]*, *\d{4}-\d\d-\d\d", changes, re.MULTILINE)) > 1
     points = {
         f"the date of {heading} in CHANGELOG.md": not re.search(r"\d{4}-\d\d-\d\d", rest),
-        "authors in pyproject.toml": not project.get("authors"),
+        "'on PyPI yet' in CHANGELOG.md": "on PyPI yet" in changes,
+        "authors in pyproject.toml": not authors,
         f"project.urls in pyproject.toml: {', '.join(addresses)}": addresses,
+        f"the classifier of Python 3.{newest} in pyproject.toml, or its job in versions.yml": (
+            f"Programming Language :: Python :: 3.{newest}" not in project["classifiers"]
+        ),
         "creators in .zenodo.json": not archive.get("creators"),
+        "the authors in CITING.md": not authors or not all(name in citing for name in authors),
+        "the DOI in CITING.md, which Zenodo gave the version before": earlier and "no DOI yet" in citing,
+        "html_baseurl in .github/docs/conf.py": not re.search(r'^html_baseurl = "https://', site, re.MULTILINE),
+        "an address under 'Privately' in SUPPORT.md": not re.search(
+            r"[\w.+-]+@[\w-]+\.\w+|https://", support.partition("## Privately")[2]
+        ),
     }
     return [point for point, is_open in points.items() if is_open]
 
@@ -122,12 +144,12 @@ def open_points() -> list[str]:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def build(dist: Path) -> Path:
-    """Build sdist and wheel into a folder, check both, and return the wheel."""
+def build(dist: Path) -> tuple[Path, dict[str, str]]:
+    """Build sdist and wheel into a folder, check both, and return the wheel, and the digest of each file once built."""
     if dist.exists() and any(dist.iterdir()):
         raise SystemExit(f"{dist} must be empty, since everything in it would be published")
-    call(sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, ROOT)
-    files = sorted(dist.iterdir())
+    call(sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, ROOT, IMBTORCH_INDEX="1")
+    files, built = sorted(dist.iterdir()), digests(dist)
     expected = [f"imbtorch-{version()}-py3-none-any.whl", f"imbtorch-{version()}.tar.gz"]
     if [file.name for file in files] != expected:
         raise SystemExit(f"built {', '.join(file.name for file in files)}; expected {' and '.join(expected)}")
@@ -135,7 +157,32 @@ def build(dist: Path) -> Path:
     for file in files:
         check_size(file)
     check_contents(files[0])
-    return files[0]
+    return files[0], built
+
+
+def digests(dist: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of a folder, by its name."""
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(dist.iterdir())}
+
+
+def check_unchanged(dist: Path, built: dict[str, str]) -> None:
+    """Refuse files that are not those that were built, since packages of others have run beside them."""
+    if (found := digests(dist)) != built:
+        differ = sorted(name for name in {*found, *built} if found.get(name) != built.get(name))
+        raise SystemExit(f"{', '.join(differ)} in {dist} changed after the build, while packages of others ran")
+    for name, digest in built.items():
+        print(f"{name}: sha256 {digest}")
+
+
+def check_readme(wheel: Path, links: bool) -> None:
+    """Refuse a README that installs from a clone, or, if asked for, has links that lead nowhere on PyPI."""
+    with zipfile.ZipFile(wheel) as archive:
+        text = archive.read(f"imbtorch-{version()}.dist-info/METADATA").decode("utf-8")
+    if "on PyPI yet" in text or 'pip install "imbtorch' not in text:
+        raise SystemExit("the README of the wheel must install imbtorch from PyPI; see .github/INSTALL.md")
+    relative = re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", text)
+    if links and relative:
+        raise SystemExit(f"{relative[0]} in the README leads nowhere on PyPI; set GITHUB_REPOSITORY=owner/name")
 
 
 def check_size(file: Path) -> None:
@@ -195,10 +242,10 @@ def expect(said: str, text: str, what: str) -> None:
     print(f"in a fresh environment: {what}")
 
 
-def call(*command: str | Path, cwd: Path = ROOT, code: int = 0) -> str:
-    """Run a command and return what it prints; refuse another exit code."""
+def call(*command: str | Path, cwd: Path = ROOT, code: int = 0, **variables: str) -> str:
+    """Run a command with environment variables and return what it prints; refuse another exit code."""
     words = [str(word) for word in command]
-    environment = {**os.environ, "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1", **variables}
     done = subprocess.run(
         words, cwd=cwd, env=environment, capture_output=True, text=True, encoding="utf-8", timeout=900, check=False
     )

@@ -139,23 +139,28 @@ class Rules:
     def marks(self) -> tuple[Any, ...]:
         """Targets whose samples are left out."""
         given = self.ignore if isinstance(self.ignore, (list, tuple, set)) else [self.ignore]
-        return () if self.ignore is None else tuple(given)
+        return () if self.ignore is None else tuple(map(_bare, given))
 
     def ignores(self, value: Any) -> bool:
         """Return whether a target marks samples to leave out."""
-        bare = value.strip() if isinstance(value, str) else value
-        return any(each is value or each == bare or read_cell(each) == read_cell(bare) for each in self.marks)
+        bare = _bare(value)
+        return any(each is bare or each == bare or read_cell(each) == read_cell(bare) for each in self.marks)
 
     def is_no_answer(self, value: Any) -> bool:
         """Return whether a prediction is no answer; None stands for all missing values."""
         given = self.no_answer if isinstance(self.no_answer, (list, tuple, set)) else [self.no_answer]
-        bare = value.strip() if isinstance(value, str) else value
-        return any(each == bare or read_cell(each) == read_cell(bare) for each in given)
+        bare = _bare(value)
+        return any(each == bare or read_cell(each) == read_cell(bare) for each in map(_bare, given))
 
     def word(self, value: Any) -> str | None:
         """Return the class of a value that reads as missing, if it is one."""
         word = value.strip() if isinstance(value, str) else ""
         return (word or "missing") if self.missing == "class" or (word and word in (self.names or ())) else None
+
+
+def _bare(value: Any) -> Any:
+    """Return a text without the spaces around it; anything else as it is."""
+    return value.strip() if isinstance(value, str) else value
 
 
 @dataclass
@@ -352,6 +357,9 @@ def _ordered(classes: Classes, columns: Sequence[Column]) -> list[Any]:
     """Return the classes in the order of the types of some columns; raise if these differ."""
     orders = []
     for column in columns:
+        if [] in column.orders:
+            lost = f"the file says that categories of {column.name} are ordered, but not how"
+            raise ValueError(f"{lost}; name all in their order by class_names=[...]")
         keys = dict(zip(column.levels, classes.keys(column), strict=True))
         orders += [[keys[level] for level in order] for order in column.orders]
     longest = max(orders, key=len)

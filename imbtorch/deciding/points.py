@@ -149,8 +149,13 @@ def point_of(data: Mapping[str, Any]) -> OperatingPoint:
     counts = torch.tensor(data["counts"]) if fits(data, FORM) else torch.empty(0)
     if counts.shape != (2, 2) or bool((counts < 0).any()) or not 0 <= data["threshold"] <= 1:
         raise ValueError("a point has a threshold in [0, 1], counts [2, 2], and its values")
+    shares = (*(data[name] for name in ("recall", "precision", "alerts", "sure")), *data["holds"].values())
+    if not all(share is None or 0 <= share <= 1 for share in shares):
+        raise ValueError("recall, precision, alerts, sure and the probabilities of holds lie in [0, 1]")
     plain = {name: as_number(data[name]) if FORM[name] == NUMBER else data[name] for name in PLAIN}
-    plain["log_odds"] = data["log_odds"] and plain["log_odds"]  # None stays
+    plain["log_odds"] = odds = None if data["log_odds"] is None else plain["log_odds"]  # None stays
+    if odds is not None and abs(torch.tensor(odds, dtype=torch.double).sigmoid() - plain["threshold"]) > 1e-6:
+        raise ValueError("log_odds are not those of the threshold")
     holds = {name: as_number(each) for name, each in data["holds"].items()}
     point = OperatingPoint(**plain, counts=counts, holds=holds, limits=dict(data["limits"]))
     if (given := data["corrected"]) is not None:

@@ -528,7 +528,7 @@ def unguarded(monitor: Monitor) -> Monitor:
     """Return a callback or scheduler that the guard leaves alone, because it acts on its value on purpose.
 
     Examples are a second checkpoint that keeps the worst epoch, an alarm with ``mode="min"``, and a monitor whose name
-    is logged later: ``worst = unguarded(ModelCheckpoint(monitor="val_iam", mode="min"))``.
+    is logged later.
 
     Args:
         monitor: callback with ``monitor`` and ``mode``, or a ``ReduceLROnPlateau``.
@@ -537,12 +537,10 @@ def unguarded(monitor: Monitor) -> Monitor:
         The same object.
 
     Raises:
-        TypeError: for anything else.
+        TypeError: for anything else, such as a class or the name of a value.
 
-    >>> unguarded("val_iam")
-    Traceback (most recent call last):
-    TypeError: unguarded takes a callback with a monitor, or a ReduceLROnPlateau, got 'val_iam'; write \
-unguarded(ModelCheckpoint(monitor=..., mode=...))
+    >>> from imbtorch.lightning import ModelCheckpoint
+    >>> worst = unguarded(ModelCheckpoint(monitor="val_iam", mode="min"))
     """
     if isinstance(monitor, ReduceLROnPlateau):
         _UNGUARDED_SCHEDULERS.add(monitor)

@@ -446,13 +446,14 @@ class Files(Relation):
         return ""
 
     def orders(self, name: str) -> list[list[Any]]:
-        """Return the categories of a column of each file of Parquet whose schema orders them."""
+        """Return the categories of a column of each file of Parquet whose schema orders them; none if it lost them."""
         found = []
         for path in self.paths if self._readers[self.paths[0]].kind == "parquet" else ():
             file = _parquet_file(path)
-            if getattr(file.schema_arrow.field(name).type, "ordered", False) and file.num_row_groups:
-                chunks = file.read_row_group(0, columns=[name]).column(0).chunks
-                found += [chunk.dictionary.to_pylist() for chunk in chunks[:1]]
+            if getattr(file.schema_arrow.field(name).type, "ordered", False) and file.metadata.num_rows:
+                group, chunk = file.metadata.row_group(0), file.read_row_group(0, columns=[name]).column(0).chunk(0)
+                cells = {cell.path_in_schema: cell for cell in map(group.column, range(group.num_columns))}
+                found += [chunk.dictionary.to_pylist() if cells[name].has_dictionary_page else []]
         return found
 
     def verify(self, names: Sequence[str]) -> None:
@@ -537,7 +538,9 @@ class Files(Relation):
             numbers = isinstance(each, list) and all(v is None or isinstance(v, (int, float)) for v in each)
             lists |= {key} if numbers else set()
             odd = isinstance(each, dict) or (isinstance(each, list) and not numbers)
-            text = f"column {key!r} of {path} holds {json.dumps(each):.60}; write a value or a list of numbers in it"
+            remedy = "write a value or a list of numbers in it"
+            remedy += ", as pandas' to_json(orient='records', lines=True)" * isinstance(each, dict)
+            text = f"column {key!r} of {path} holds {json.dumps(each):.60}; {remedy}"
             cells.append(
                 f"CASE WHEN {quoted(key)} IS NOT NULL THEN error({literal(text)})::DOUBLE[] END" if odd else quoted(key)
             )

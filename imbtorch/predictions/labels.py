@@ -106,6 +106,12 @@ def open_plan(path: Any) -> LabelPlan:
     with checked_contents(path, data, FORMAT, SCHEMA):
         if not fits(data, FORM) or len(data["classes"]) != 2 or len(data["pool"]) != 2:
             raise ValueError("a plan has rows, predicted classes, two names and two numbers of rows")
+        rows, preds, pool = (data[name] for name in ("rows", "predicted", "pool"))
+        sizes = [preds.count(each) for each in (0, 1)]
+        if len({*rows}) != len(preds) or sum(sizes) != len(preds) or not all(map(int.__le__, sizes, pool)):
+            raise ValueError("each row of a plan stands once, with its predicted class, and the pool holds all")
+        if min(rows, default=0) < 0 or max(rows, default=0) >= sum(pool):
+            raise ValueError("rows of a plan are positions in the pool")
         return LabelPlan(**{name: tuple(data[name]) for name in LISTS}, threshold=data["threshold"])
 
 

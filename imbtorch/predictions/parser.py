@@ -75,7 +75,7 @@ def of_command(text: str) -> str:
     """Return an error with options in place of arguments, without remedies that only Python has."""
     if "functools.partial" in text:
         text += "; the command has no option for it"
-    return ARGUMENTS.sub(_as_option, OF_PYTHON.sub("", text))
+    return re.sub(r"(--\S+(?: \S+)?) \(\1\)", r"\1", ARGUMENTS.sub(_as_option, OF_PYTHON.sub("", text)))
 
 
 def _as_option(argument: re.Match[str]) -> str:

@@ -14,6 +14,7 @@ from imbtorch.counting.kernels import integers
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, rescaled_rows, targets
 from imbtorch.measures.named import AveragedMeasure
+from imbtorch.metrics.shared_result import LONGEST
 from imbtorch.suggestions import did_you_mean, first_names
 
 SHOTS = ("many", "medium", "few")
@@ -82,6 +83,8 @@ def check_group_name(name: Any, argument: str) -> str:
     """Return the name of a group; raise if a checkpoint's file name cannot hold it."""
     if not isinstance(name, str) or not name:
         raise TypeError(f"{argument} must have names that are non-empty strings, got {name!r}")
+    if len(name) > LONGEST:
+        raise ValueError(f"{argument} holds a name of {len(name):,} characters; names have at most {LONGEST:,}")
     unfit = [sign for sign in UNFIT if sign in name]
     if unfit:
         raise ValueError(

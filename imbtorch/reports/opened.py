@@ -48,6 +48,8 @@ def checked_contents(path: str | PathLike[str], data: Mapping[str, Any], form: s
     if data.get("sha256") != digest_of(data):
         raise ValueError(f"{path} is not complete or was changed")
     try:
+        if not re.fullmatch(r"[\w.+!]{1,64}", data["imbtorch"]):
+            raise ValueError("imbtorch is no version")
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError) as error:
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__} "
@@ -93,8 +95,6 @@ def _check(data: Mapping[str, Any]) -> None:
     for field, form in FORM.items():
         if not fits(known.get(field), form):
             raise ValueError(f"{field} has another form")
-    if not re.fullmatch(r"[\w.+!]{1,64}", data["imbtorch"]):
-        raise ValueError("imbtorch is no version")
     settings, number = data["settings"], len(data["class_names"])
     cells: dict[str, tuple[int, ...]] = {"": (number, 2, 2) if settings["task"] == "multilabel" else (number, number)}
     if settings["state"] == "margins":

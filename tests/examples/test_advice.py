@@ -15,7 +15,7 @@ def results(study):
     return (ROOT / "examples" / study / "results.md").read_text(encoding="utf-8")
 
 
-STUDIES = "decision_study", "threshold_study", "wrong_labels"
+STUDIES = "decision_study", "monitor_study", "threshold_study", "wrong_labels"
 
 
 def table_of(begin):

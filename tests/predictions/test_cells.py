@@ -135,6 +135,20 @@ def test_files_of_different_orders_are_an_error_that_class_names_mend(tmp_path):
     assert found.counts.tolist() == expected
 
 
+def test_an_order_that_a_file_lost_is_an_error_that_class_names_mend(tmp_path):
+    """Without dictionaries PyArrow orders categories by their first rows, and still says that they are ordered."""
+    frame, _ = ordered_frames(pandas_only=True)
+    frame.to_parquet(tmp_path / "p.parquet", use_dictionary=False)
+    with pytest.raises(ValueError, match=r"says that categories of target are ordered, but not how; .* class_names="):
+        imbtorch.report(tmp_path / "p.parquet", **NAMED)
+    found = imbtorch.report(tmp_path / "p.parquet", **NAMED, class_names=LEVELS)
+    assert found.counts.tolist() == sklearn.metrics.confusion_matrix(T, Q).tolist()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pandas(frame[:0]), tmp_path / "none.parquet", use_dictionary=False)
+    frame.to_parquet(tmp_path / "p.parquet")
+    found = imbtorch.report([tmp_path / "none.parquet", tmp_path / "p.parquet"], **NAMED)  # no rows, no order to lose
+    assert list(found.table()["class"]) == LEVELS
+
+
 def test_categories_without_an_order_are_sorted_and_no_order_is_told(tmp_path):
     frame, _ = ordered_frames(pandas_only=True)
     for name in frame:

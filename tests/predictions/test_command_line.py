@@ -191,7 +191,9 @@ def test_rows_are_paired_by_id_or_in_equal_order(old, tmp_path, capsys):
     order = np.random.default_rng(1).permutation(600)
     new = write(tmp_path / "new.csv", order=order)
     assert compare(old, new) == 2
-    assert "column 'image' of old and new differs in 600 rows" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "column 'image' of old and new differs in 600 rows" in said
+    assert "pair the rows by --id image, or pass --by-row if" in said
     assert compare(old, new, "--by-row") == 2
     assert "the targets of both models differ in" in capsys.readouterr().err
     assert compare(old, new, "--id", "image") == 0

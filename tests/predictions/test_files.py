@@ -414,6 +414,7 @@ ERRORS = [  # ending, content, what the error says, options after those that nam
     ("jsonl", b'{"label": ' + b"[" * 100_000 + b"\n", "line 1: no JSON: nested too deeply; write an object"),
     ("jsonl", b'{"label": 1, "label": 0, "pred": 1}\n', 'duplicate key "label"'),
     ("jsonl", b'{"label": "a", "pred": {"a": 0.9}}\n', 'holds {"a": 0.9}; write a value or a list of numbers in it'),
+    ("json", b'{"label": {"0": 0}, "pred": {"0": 1}}', "as pandas' to_json(orient='records', lines=True)"),
     ("jsonl", b'{"label": "a", "pred": ["a"]}\n', 'holds ["a"]; write a value or a list of numbers in it'),
     ("jsonl", b'{"label": [0, 1], "pred": [0, 1]}\n' * 2, "make a column of 0 and 1 for each label"),
     ("json", b'{"label":{"0":0,"1":1},"pred":{"0":1,"1":1}}', "column 'label' of"),

@@ -263,7 +263,13 @@ def test_damaged_files_are_told(plan, tmp_path):
     again = data_of(plan).report("pred", unlabelled=path)
     assert again["f1"] == data_of(plan).report("pred", unlabelled=plan)["f1"]
     again.to_json(tmp_path / "pool.json")
-    for file, change in ((path, {"pool": [1]}), (path, {"rows": "1"}), (tmp_path / "pool.json", {"pool": {"of": "x"}})):
+    rows, sizes = list(plan.rows), [*plan.pool]
+    changes = [(path, {"pool": [1]}), (path, {"rows": "1"}), (tmp_path / "pool.json", {"pool": {"of": "x"}})]
+    changes += [(path, {"rows": [row, *rows[1:]]}) for row in (10**18, sum(sizes), -1, rows[1])]
+    changes += [(path, {"predicted": each}) for each in ([], [1], [7] * 300, [2**70] * 300)]
+    changes += [(path, {"pool": each}) for each in ([9, sizes[1]], [sizes[0], -1])]
+    for file, change in changes:
+        plan.save(path)
         data = json.loads(file.read_text(encoding="utf-8")) | change
         file.write_text(json.dumps(data | {"sha256": digest_of(data)}), encoding="utf-8")
         with pytest.raises(ValueError, match="is not complete or was changed"):

@@ -187,6 +187,18 @@ def test_missing_targets_are_an_error_unless_dropped_or_named(word, tmp_path):
             assert named.counts.tolist() == kept.counts.tolist()
 
 
+def test_spaces_around_a_mark_do_not_matter(tmp_path):
+    columns = {"label": ["a", " x", "b", "x ", "a"], "pred": ["a", "b", "b", "a", "b"]}
+    path = tmp_path / "p.csv"
+    path.write_text("\n".join(map(",".join, [list(columns), *zip(*columns.values(), strict=True)])), encoding="utf-8")
+    for source in (columns, path):
+        for mark in ("x", " x", "  x  "):
+            found = imbtorch.report(source, target="label", preds="pred", ignore=mark)
+            assert found.counts.tolist() == sklearn.metrics.confusion_matrix(["a", "b", "a"], ["a", "b", "b"]).tolist()
+            turned = imbtorch.report(source, target="pred", preds="label", no_answer=mark)
+            assert list(turned.table()["class"]) == ["a", "b", "no answer"]
+
+
 def test_ignored_targets_are_left_out_and_counted(tmp_path):
     for mark in ("-1", "-100", "255", "?"):
         labels = np.where(KNOWN, Y.astype(str), mark)

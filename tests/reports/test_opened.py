@@ -279,6 +279,23 @@ def test_no_field_of_another_type_range_or_length_opens(field, value, saved, tmp
     assert time.process_time() - before < 2
 
 
+SHARES = ["recall", "precision", "alerts", "sure", "holds.recall"]
+POINT = [(name, each) for name in SHARES for each in (-0.1, 2, "inf")]
+POINT += [("log_odds", 1e9), ("log_odds", "-inf"), ("log_odds", 0), ("threshold", 1.5), ("counts", [[1, 2], [-3, 4]])]
+POINT += [("imbtorch", "0.7.0\x1b[31m"), ("imbtorch", "0.7\n"), ("limits", {"recall": "x"}), ("logits", 1)]
+
+
+@pytest.mark.parametrize(("field", "value"), POINT)
+def test_no_field_of_a_point_has_another_range(field, value, tmp_path):
+    path, scores = tmp_path / "x.json", SCORES[:, 2]
+    sweep = imbtorch.Predictions(target=TARGET == 2).thresholds(scores, "f1")
+    sweep.best({"recall": 0.6}).to_json(path)
+    assert 0 < imbtorch.open_result(path).holds["recall"] <= 1
+    path.write_text(json.dumps(changed(json.loads(path.read_text()), field, value)), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"x\.json is not complete or was changed"):
+        imbtorch.open_result(path)
+
+
 @pytest.mark.parametrize(
     ("field", "value"), [("counts.correct", [1, -0.5, 1]), ("counts.actual", [0.5]), ("counts.x", [1])]
 )
@@ -309,6 +326,8 @@ def test_names_of_classes_have_a_limit_that_is_named(tmp_path):
     assert len(str(unknown.value)) < 500
     with pytest.raises(ValueError, match=r"class_names holds a name of 100,001 characters; .* at most 100,000"):
         imbtorch.ImbalanceReport("multiclass", class_names=["a", long])
+    with pytest.raises(ValueError, match=r"groups holds a name of 100,001 characters"):
+        imbtorch.report(preds=[0, 1], target=[0, 1], group=["x", long])
     prompts = {"label": ["a", "b"], "pred": ["a", "b"], "prompt": [long * 3, long]}
     assert imbtorch.report(prompts, target="label", preds="pred")["accuracy"] == 1
 

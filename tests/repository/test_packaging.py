@@ -140,7 +140,7 @@ def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
     others |= {"tests/helpers/public_surface.txt", *(f"tests/saved_by_0_6/{path.name}" for path in SAVED.iterdir())}
     texts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.md")}
     texts |= {f"examples/decision_study/{name}.csv" for name in ("tasks", "rare", "log", "results", "second_run")}
-    texts |= {f"examples/{name}/results.csv" for name in ("labels", "threshold_study", "wrong_labels")}
+    texts |= {f"examples/{name}/results.csv" for name in ("labels", "monitor_study", "threshold_study", "wrong_labels")}
     texts |= {f"examples/labels/{name}_2.csv" for name in ("fresh", "results")}
     texts |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples" / "simulated").glob("*.csv")}
     assert found == python | pictures | others | texts | {"imbtorch/measures/README.md", *PAGES}

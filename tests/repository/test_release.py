@@ -1,8 +1,10 @@
 """The script that checks a release refuses what does not fit, and what a release adds to archives is valid."""
 
+import hashlib
 import importlib.util
 import json
 import re
+import runpy
 import zipfile
 from pathlib import Path
 
@@ -48,8 +50,9 @@ def release():
 @pytest.fixture
 def copied(release, tmp_path, monkeypatch):
     """Files that the script reads, in a folder where a test changes them."""
-    for name in ("imbtorch/version.py", ".github/CHANGELOG.md", "pyproject.toml", ".zenodo.json"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    pages = [f".github/{name}" for name in ("CHANGELOG.md", "CITING.md", "SUPPORT.md", "docs/conf.py")]
+    for name in ("imbtorch/version.py", *pages, ".github/workflows/versions.yml", "pyproject.toml", ".zenodo.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
     monkeypatch.setattr(release, "ROOT", tmp_path)
 
@@ -94,9 +97,116 @@ def test_only_a_rehearsal_leaves_points_open(release, copied, tmp_path):
     lines = [f'{name} = "https://example.org"' for name in release.ADDRESSES]
     copied("pyproject.toml", r"^\[project.scripts\]$", "\n".join(["[project.urls]", *lines, "", "[project.scripts]"]))
     copied("pyproject.toml", r"^name = .*$", 'name = "imbtorch"\nauthors = [{name = "A Person"}]')
-    assert release.open_points() == ["creators in .zenodo.json"]
-    (tmp_path / ".zenodo.json").write_text('{"creators": [{"name": "Person, A"}]}', encoding="utf-8")
+    left = {
+        "'on PyPI yet' in CHANGELOG.md": (
+            ".github/CHANGELOG.md",
+            "^No version is on PyPI yet.*$",
+            "Older sections left.",
+        ),
+        "the classifier of Python 3.14 in pyproject.toml, or its job in versions.yml": (
+            "pyproject.toml",
+            '^    "Programming Language :: Python :: 3.13",$',
+            '    "Programming Language :: Python :: 3.13",\n    "Programming Language :: Python :: 3.14",',
+        ),
+        "creators in .zenodo.json": (".zenodo.json", r"^\{", '{"creators": [{"name": "Person, A"}],'),
+        "the authors in CITING.md": (".github/CITING.md", "^imbtorch itself", "imbtorch is by A Person. It"),
+        "html_baseurl in .github/docs/conf.py": (
+            ".github/docs/conf.py",
+            "^html_theme",
+            'html_baseurl = "https://example.org/"\nhtml_theme',
+        ),
+        "an address under 'Privately' in SUPPORT.md": (
+            ".github/SUPPORT.md",
+            "^Security problems",
+            "a@example.org. Security",
+        ),
+    }
+    for point, change in left.items():
+        assert point in release.open_points()
+        copied(*change)
+        assert point not in release.open_points()
     assert release.open_points() == []
+    copied(".github/CHANGELOG.md", r"^## 0.6.0, not released$", "## 0.6.0, 2026-01-31")
+    assert release.open_points() == ["the DOI in CITING.md, which Zenodo gave the version before"]
+    copied(".github/CITING.md", "has no DOI yet", "is 10.5281/zenodo.1")
+    assert release.open_points() == []
+
+
+def test_the_places_to_fill_in_are_those_of_the_page(release):
+    """Of a copy that fills in nothing, the script names each place of the list, and the page no other one."""
+    page = (ROOT / ".github" / "RELEASING.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^- (.*)$", page.partition("### Fill in before")[2].partition("\nThe README")[0], re.MULTILINE)
+    points = release.open_points()
+    for place in listed:
+        file = Path(re.search(r"`([\w./]+\.\w+)`", place)[1]).name
+        assert any(file in point for point in points), place
+    assert {Path(word).name for point in points for word in re.findall(r"[\w./]+\.(?:md|toml|json|py)\b", point)} == {
+        Path(word).name for place in listed for word in re.findall(r"`([\w./]+\.(?:md|toml|json|py))`", place)
+    }
+
+
+def test_what_is_published_installs_from_the_index():
+    """And the README of the repository from a clone; a person changes it after the release."""
+    switch = runpy.run_path(str(ROOT / ".github" / "readme.py"))["installing_from_the_index"]
+    readme, variant = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", ".github/INSTALL.md"))
+    assert "not on PyPI yet" in readme
+    switched = switch(readme, variant)
+    assert "on PyPI yet" not in switched
+    assert 'pip install "imbtorch[lightning,plot,files]" scikit-learn' in switched
+    head, section = readme.split("## Install\n")
+    assert switched.startswith(head)
+    assert switched.endswith(section.partition("```sh\n")[2].partition("```\n")[2])
+    assert switch(switched, variant) == switched
+    for other in (readme.replace("## Install\n", "## Setup\n"), readme + "\n## Install\n\n```sh\n```\n"):
+        with pytest.raises(ValueError, match=r"README\.md needs one section '## Install'"):
+            switch(other, variant)
+
+
+@pytest.mark.parametrize(
+    ("readme", "links", "refused"),
+    [
+        ('pip install "imbtorch[files]"', True, ""),
+        ('not on PyPI yet; pip install "imbtorch"', False, "must install imbtorch from PyPI"),
+        ('pip install ".[files]"', False, "must install imbtorch from PyPI"),
+        ('pip install "imbtorch" [page](examples/a.md)', False, ""),
+        ('pip install "imbtorch" [page](examples/a.md)', True, "examples/a.md in the README leads nowhere on PyPI"),
+        ('pip install "imbtorch" [page](https://example.org/a.md) [below](#b)', True, ""),
+    ],
+)
+def test_a_readme_that_misleads_on_the_index_is_refused(readme, links, refused, release, tmp_path):
+    with zipfile.ZipFile(tmp_path / "some.whl", "w") as archive:
+        archive.writestr(f"imbtorch-{imbtorch.__version__}.dist-info/METADATA", readme)
+    if not refused:
+        release.check_readme(tmp_path / "some.whl", links)
+        return
+    with pytest.raises(SystemExit, match=refused):
+        release.check_readme(tmp_path / "some.whl", links)
+
+
+def test_files_that_change_beside_packages_of_others_are_refused(release, tmp_path, monkeypatch, capsys):
+    """The script takes digests of what it built before it checks and tries it."""
+    names = [f"imbtorch-{imbtorch.__version__}-py3-none-any.whl", f"imbtorch-{imbtorch.__version__}.tar.gz"]
+
+    def run(*command, **_):
+        if "build" in command:
+            dist.mkdir()
+            for name in names:
+                (dist / name).write_bytes(b"built")
+        elif "twine" in command:  # the first package of others that could change them
+            (dist / changed).write_bytes(b"changed")
+        return ""
+
+    monkeypatch.setattr(release, "call", run)
+    for check in ("check_size", "check_contents"):
+        monkeypatch.setattr(release, check, lambda _: None)
+    for name in (names[0], "another.whl"):
+        dist, changed = tmp_path / name, name
+        _, built = release.build(dist)
+        with pytest.raises(SystemExit, match=f"^{re.escape(name)} in .* changed after the build"):
+            release.check_unchanged(dist, built)
+    (dist / "another.whl").unlink()
+    release.check_unchanged(dist, built)
+    assert f"{names[0]}: sha256 {hashlib.sha256(b'built').hexdigest()}" in capsys.readouterr().out
 
 
 def wheel_with(folder, *names):
