@@ -240,15 +240,13 @@ class SweepResult(Result):
     ) -> Interval:
         """Compute the interval of each label that has targets of both classes."""
         unknown = self._of_one_class(self._countable(what, level, generator))
-
-        def given() -> torch.Generator:  # by default another one for each label: its point in text then says the same
-            return generator or torch.Generator().manual_seed(0)
-
         if self._buckets is not None:
             unknown |= torch.tensor([len(filled(each)) < 2 for each in self._parts()], device="cpu")
         nan = torch.tensor(torch.nan, dtype=torch.float64)
-        parts = [
-            Interval(nan, nan, nan, level, "") if unknown[index] else of_label(index, each, level, given())
+        parts = [  # by default each label has draws of its own: its point in text then says the same
+            Interval(nan, nan, nan, level, "")
+            if unknown[index]
+            else of_label(index, each, level, generator or torch.Generator().manual_seed(0))
             for index, each in enumerate(self._parts())
         ]
         parts = [replace(each, method=self._named(each.method)) for each in parts]

@@ -239,7 +239,7 @@ def test_a_large_file_and_a_folder_with_old_files_are_refused(release, tmp_path,
     wheel = wheel_with(tmp_path)
     release.check_size(wheel)
     assert "bytes of at most 550,000" in capsys.readouterr().out
-    wheel.write_bytes(bytes(500_001))
+    wheel.write_bytes(bytes(550_001))
     with pytest.raises(SystemExit, match="too large"):
         release.check_size(wheel)
     with pytest.raises(SystemExit, match="must be empty"):
