@@ -122,6 +122,10 @@ class Relation(Source):
         cells = [f"{self._sql(name)} AS {place}" for name, place in places(names).items()]
         return self.relation.project(", ".join(cells))
 
+    def _select_unordered(self, names: Sequence[str]) -> Any:
+        """Return the relation of some columns, with its rows in any order."""
+        return self._select(names)
+
     def orders(self, name: str) -> list[list[Any]]:
         """Return the categories of an ENUM, which always orders them."""
         if name in self.ordered:
@@ -139,7 +143,7 @@ class Relation(Source):
         """Group in DuckDB."""
         names = [*keys, *([] if sums is None else [sums])]
         self.verify(names)
-        selected, parts = self._select(names), [*places(keys).values(), f"count(*) AS {ROWS}"]
+        selected, parts = self._select_unordered(names), [*places(keys).values(), f"count(*) AS {ROWS}"]
         with self._explained():
             if sums is not None:
                 last, kind = selected.columns[-1], str(selected.types[-1])
@@ -436,6 +440,11 @@ class Files(Relation):
                 pairs = zip(found.columns, map(str, found.types), strict=True)
                 found = found.project(", ".join(POINT.format(x) if kind == "VARCHAR" else x for x, kind in pairs))
             return found
+
+    def _select_unordered(self, names: Sequence[str]) -> Any:
+        """Read files of one layout at once, since a query of thousands of parts takes long."""
+        seen = {layout: at for at, layout in enumerate(dict.fromkeys(self._readers.values()))}
+        return self._select(names, sorted(self.paths, key=lambda path: seen[self._readers[path]]))
 
     def find(self, name: str, level: Any) -> str:
         """Return a text that says where a level occurs first."""

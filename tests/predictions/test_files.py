@@ -482,3 +482,27 @@ def test_slips_of_the_command_are_told(words, text, tmp_path, capsys):
     assert command_line.main(["report", *REPORTED, *words]) == 2
     assert text in capsys.readouterr().err
     assert command_line.main(["report", str(path), *REPORTED, "--class-names", "0", "1"]) == 0
+
+
+def test_files_whose_columns_alternate_are_read_at_once(tmp_path, monkeypatch):
+    """One part of the query for each order of columns, whatever the order of the files; errors name file and row."""
+    rng, rows = np.random.default_rng(0), []
+    for number in range(60):
+        target, preds = rng.integers(3, size=(2, 5))
+        head = [["label", "pred"], ["pred", "label"], ["x", "pred", "label"]][number % 3]
+        cells = {"label": target, "pred": preds, "x": preds}
+        lines = [
+            ",".join(head),
+            *(",".join(map(str, row)) for row in zip(*(cells[name] for name in head), strict=True)),
+        ]
+        (tmp_path / f"{number:02}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        rows += zip(target, preds, strict=True)
+    parts, quoted = [], saved_files._name
+    monkeypatch.setattr(saved_files, "_name", lambda path: parts.append(path) or quoted(path))
+    result = imbtorch.report(tmp_path, target="label", preds="pred")
+    assert result.counts.tolist() == sklearn.metrics.confusion_matrix(*zip(*rows, strict=True)).tolist()
+    order = [int(os.path.basename(path)[:2]) % 3 for path in parts[:60]]
+    assert order == sorted(order)
+    (tmp_path / "31.csv").write_text("pred,label\n1,1\nnever,0\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"'never' in row 1 of .*31\.csv"):
+        imbtorch.report(tmp_path, target="label", preds="pred")
