@@ -1379,6 +1379,77 @@ def files(bench: Bench) -> None:
     table("files", [*head, "target"], rows, note)
 
 
+PEAK = """
+print(next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+LARGE = {  # program whose last lines print seconds and a unit to divide them by -> the most that we aim at
+    "average precision of two models, 200,000 rows / sort of as many scores": (
+        """
+import torch, time
+from imbtorch.statistics import paired_compare
+torch.set_num_threads(1)
+target = (torch.rand(200_000) < 0.02).long()
+a, b = (torch.randn(200_000) + shift * target for shift in (1.5, 2.0))
+unit = min(timed(lambda: torch.sort(a)) for _ in range(5))
+print(timed(lambda: paired_compare("average_precision", a, b, target)), unit)
+""",
+        400,
+    ),
+    "sweep of 1,000 labels, compute, s": ("labels(1000); print(timed(sweep.compute), 1)", 1.2),
+    "sweep of 10,000 labels, compute, s": ("labels(10_000); print(timed(sweep.compute), 1)", 8.9),
+    "best() of 1,000 labels / compute": (
+        "labels(1000); unit = timed(sweep.compute); print(timed(sweep.best), unit)",
+        2,
+    ),
+    "AUC intervals of 1,000 labels / compute": (
+        "labels(1000); unit = timed(sweep.compute); print(timed(lambda: sweep.interval('auc')), unit)",
+        2,
+    ),
+    "3,000 CSV files whose columns alternate, s": (
+        """
+import os, tempfile
+with tempfile.TemporaryDirectory() as folder:
+    for number in range(3000):
+        head = "label,pred" if number % 2 else "pred,label"
+        with open(f"{folder}/{number:04}.csv", "w") as file:
+            file.write(head + "".join(f"\\n{(number + row) % 3},{number * row % 3}" for row in range(20)))
+    print(timed(lambda: imbtorch.report(folder, target="label", preds="pred")), 1)
+""",
+        6,
+    ),
+}
+OF_LARGE = """
+import time, torch, imbtorch
+torch.set_num_threads(1)
+
+def timed(work):
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+def labels(number):
+    global sweep
+    sweep = imbtorch.ThresholdSweep("f1", task="multilabel", num_labels=number, also=["auc"])
+    for _ in range(4):
+        target = (torch.rand(1024, number) < 0.05).long()
+        sweep.update(torch.sigmoid(torch.randn(1024, number) + 2 * target - 3), target)
+"""
+
+
+def large(bench: Bench) -> None:
+    """Large comparisons, sweeps and folders, in processes of their own."""
+    rows: list[list[object]] = []
+    for what, (program, most) in LARGE.items():
+        if bench.quick and "10,000" in what:
+            continue
+        command = [sys.executable, "-W", "ignore", "-c", OF_LARGE + program + PEAK]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        took, peak = done.stdout.splitlines()[-2:]
+        seconds, unit = map(float, took.split())
+        rows.append([what, seconds / unit, seconds, float(peak), bench.at_most(most, seconds / unit, what)])
+    table("large", ["what", "value", "seconds", "peak MB", "target"], rows)
+
+
 SECTIONS = {
     "update": update,
     "forward": forward,
@@ -1398,6 +1469,7 @@ SECTIONS = {
     "import": imports,
     "skew": skew,
     "files": files,
+    "large": large,
 }
 
 
