@@ -89,6 +89,18 @@ def test_each_public_object_has_a_page_with_its_signature_once(site):
             assert "__init__" not in text, name
 
 
+def test_language_models_find_each_name_in_one_line(site):
+    lines = (site / "llms.txt").read_text(encoding="utf-8").splitlines()
+    named = {found[1]: found[2] for line in lines if (found := re.match(r"- \[([\w.]+)\]\((\S+)\): \w", line))}
+    public = {f"{each}.{name}" for each in PUBLIC_MODULES for name in importlib.import_module(each).__all__}
+    assert public - named.keys() == {"imbtorch.lightning.TiesCheckpoint"}  # another name of ModelCheckpoint
+    assert all((site / page).is_file() for page in named.values())
+    used = lines[lines.index("## Calls most used") + 2 : lines.index("## Guides") - 1]
+    assert [line.split(":")[0] for line in used[:2]] == ["- imbtorch.ImbalanceReport", "- imbtorch.ThresholdSweep"]
+    assert len(used) == 5
+    assert all(re.search(r", as in `[\w.]+\(.+\)`$", line) for line in used)
+
+
 def test_pages_show_values_of_arguments_and_lead_to_related_pages(site):
     recall, function = (
         (site / "api" / page).read_text(encoding="utf-8") for page in ("metrics/Recall.html", "measures/recall.html")
