@@ -375,8 +375,9 @@ def write_for_models(app: Sphinx, exception: Exception | None) -> None:
     lines += [f"- {name}: {first_sentence(find(name))}, as in `{call}`" for name, call in most_used()]
     lines += ["", "## Guides", "", *(f"- [{title}]({page}.html)" for page, title in GUIDES.items())]
     for module, objects in of_all_names():
+        own = {public: page for page, _, public in reversed(objects) if public.rpartition(".")[0] == module}
         lines += ["", f"## {module}", ""]
-        lines += [f"- [{public}]({page}.html): {first_sentence(find(public))}" for page, _, public in objects]
+        lines += [f"- [{public}]({own[public]}.html): {first_sentence(find(public))}" for public in reversed(own)]
     (Path(app.outdir) / "llms.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
