@@ -593,6 +593,7 @@ class Odd(NamedTuple):
     tpr: float = 0.7
     shape: float = 0.0  # of a Pareto distribution of sizes, 10 to 5,000
     large: int = 0  # clusters 75 times as large as the others
+    lognormal: float = 0.0  # deviation of the logarithm of sizes, whose median is 30, at most 5,000
 
     def drawn(self, random: np.random.Generator, sets: int) -> Tensor:
         """Counts ``[sets, number, 2, 2]``."""
@@ -600,6 +601,8 @@ class Odd(NamedTuple):
         sizes = np.where(np.arange(self.number) < self.large, 75 * self.size, self.size) + np.zeros(shape, int)
         if self.shape:
             sizes = np.minimum(10 * (random.pareto(self.shape, shape) + 1), 5000).astype(int)
+        if self.lognormal:
+            sizes = np.clip(30 * random.lognormal(0, self.lognormal, shape), 1, 5000).astype(int)
         share = random.beta(0.3 * self.strength, 0.7 * self.strength, shape)
         if self.holding:
             share = np.where(random.random(shape).argsort(1) < self.holding, 0.4, 0.0)
@@ -629,13 +632,15 @@ ODD = (*(Odd(15, tnr=tnr, correlation=each) for tnr, each in ((0.97, 0.2), (0.97
     Odd(100, 20, holding=4), *(Odd(number, 0, correlation=0.1, tnr=0.95, tpr=0.8, shape=1.5) for number in (30, 100)),
     *(Odd(number, 0, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, shape=1.5) for number in (30, 100, 300, 1000)),
     *(Odd(100, 0, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, shape=each) for each in (1.2, 2.0, 3.0)),
-    *(Odd(number, 4, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, large=2) for number in (30, 60)))  # fmt: skip
+    *(Odd(number, 4, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, large=2) for number in (30, 60)),
+    *(Odd(number, 0, falls=True, correlation=0.1, tnr=0.95, tpr=0.8, lognormal=each) for number, each in product(
+    (30, 100, 300), (1.0, 1.5))))  # fmt: skip
 MEASURED_ODD: Measures = {"recall": partial(imbtorch.recall, average="none"), "BA": imbtorch.balanced_accuracy,
     "macro F1": AVERAGES["macro F1"], "IAM": imbtorch.imbalance_accuracy}  # fmt: skip
 
 
 @table("odd_clusters", f"clusters, samples, holding positives, falls, correlation, TNR, TPR, Pareto, "
-    f"large | covered TNR, covered TPR, {THREE}, covered difference, named, named of misses, warned",
+    f"large, lognormal | covered TNR, covered TPR, {THREE}, covered difference, named, named of misses, warned",
     one(ODD), 200)  # fmt: skip
 def of_odd_clusters(sets: int, kind: Odd) -> list[float]:
     """Coverage by `bootstrap`, and of the difference of balanced accuracy from a poorer model whose recalls never fall.
@@ -656,7 +661,7 @@ def of_odd_clusters(sets: int, kind: Odd) -> list[float]:
     named = torch.tensor(["largest" in part["BA"].method for part in each])
     warned = torch.tensor([bool(largest_cluster(part.sum((-1, -2)), HEAVY)) for part in counts])
     row = [share for found in held.values() for share in found.double().mean(0).reshape(-1).tolist()]
-    row.append(paired_with_odd(-(-sets // 2), kind, total, random) if kind.large or kind.shape else math.nan)
+    row.append(paired_with_odd(-(-sets // 2), kind, total, random) if kind.falls or kind.shape else math.nan)
     return [*row, *(mean(each.double().tolist()) for each in (named, named[~held["BA"]], warned))]
 
 

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -318,11 +319,23 @@ def table_of_names(objects: Iterable[tuple[str, str, str]]) -> list[str]:
     """Return a table of titles and first sentences, given the page, title and public name of each object."""
     lines = ["", ".. list-table::", "   :widths: 35 65", ""]
     for page, title, public in objects:
-        value = find(public)
-        summary = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
-        first = re.split(r"(?<=[a-z)\]`])[.:;] |\.$", summary)[0]
-        lines += [f"   * - :doc:`{title} </{page}>`", f"     - {first if callable(value) else 'constant'}"]
+        lines += [f"   * - :doc:`{title} </{page}>`", f"     - {first_sentence(find(public))}"]
     return lines
+
+
+def first_sentence(value: object) -> str:
+    """Return the first sentence of the docstring of a class or function."""
+    summary = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
+    return re.split(r"(?<=[a-z)\]`])[.:;] |\.$", summary)[0] if callable(value) else "constant"
+
+
+def of_all_names() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    """Yield each public module with the page, title and public name of its objects, sorted."""
+    objects = {each[0].rpartition("/")[2]: each for listed in OBJECTS.values() for each in listed}
+    for module in PUBLIC_MODULES:
+        names = sorted(importlib.import_module(module).__all__, key=str.lower)
+        of_results = {name: ("api/results", name, f"{module}.{name}") for name in names}
+        yield module, [(of_results | objects)[name] for name in names]
 
 
 class AllNames(SphinxDirective):
@@ -330,13 +343,42 @@ class AllNames(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Write a table for each module."""
-        objects = {each[0].rpartition("/")[2]: each for listed in OBJECTS.values() for each in listed}
         lines: list[str] = []
-        for module in PUBLIC_MODULES:
-            names = sorted(importlib.import_module(module).__all__, key=str.lower)
-            of_results = {name: ("api/results", name, f"{module}.{name}") for name in names}
-            lines += ["", f".. rubric:: {module}", *table_of_names((of_results | objects)[name] for name in names)]
+        for module, objects in of_all_names():
+            lines += ["", f".. rubric:: {module}", *table_of_names(objects)]
         return self.parse_text_to_nodes("\n".join(lines))
+
+
+MOST_USED = 5
+
+
+def most_used() -> list[tuple[str, str]]:
+    """Return the classes and functions that most sections of the guides call, each with its commonest call."""
+    public = {name: f"{module}.{name}" for module in PUBLIC_MODULES for name in importlib.import_module(module).__all__}
+    used, calls = Counter[str](), defaultdict[str, Counter[str]](Counter)
+    for *_, code in sections():
+        found = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+        named = [(ast.unparse(node.func).rpartition(".")[2], ast.unparse(node)) for node in found]
+        used.update({name for name, _ in named if name in public})
+        for name, call in named:
+            calls[name][call] += 1
+    return [(public[name], calls[name].most_common(1)[0][0]) for name, _ in used.most_common(MOST_USED)]
+
+
+def write_for_models(app: Sphinx, exception: Exception | None) -> None:
+    """Write ``llms.txt``: guides, the calls most used and all names, one line each, for language models."""
+    if exception is not None or app.builder.format != "html":
+        return
+    readme = (HERE.parents[1] / "README.md").read_text(encoding="utf-8")
+    summary = " ".join(readme.split("\n\n")[1].replace("**", "").split())
+    lines = ["# imbtorch", "", f"> {summary}", "", "## Calls most used", ""]
+    lines += [f"- {name}: {first_sentence(find(name))}, as in `{call}`" for name, call in most_used()]
+    lines += ["", "## Guides", "", *(f"- [{title}]({page}.html)" for page, title in GUIDES.items())]
+    for module, objects in of_all_names():
+        own = {public: page for page, _, public in reversed(objects) if public.rpartition(".")[0] == module}
+        lines += ["", f"## {module}", ""]
+        lines += [f"- [{public}]({own[public]}.html): {first_sentence(find(public))}" for public in reversed(own)]
+    (Path(app.outdir) / "llms.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
 class PublicObjects(SphinxDirective):
@@ -574,4 +616,5 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", undivided, priority=400)  # before napoleon
     app.connect("missing-reference", resolve, priority=900)  # after the inventories of other packages
     app.connect("env-check-consistency", check_public)
+    app.connect("build-finished", write_for_models)
     app.add_html_math_renderer("mathml", (show_math, None), (show_math, None))

@@ -448,8 +448,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             costs: ``[[0, fp], [fn, 0]]``: the threshold with the lowest expected cost is then chosen, instead of the
                 best value of the measure.
             sure: level of a guarantee that all constraints hold in the population, such as 0.9: only thresholds that
-                pass exact binomial tests are then considered. The model must not have been chosen on the same samples.
-                By default the constraints need to hold on the counted samples only.
+                pass exact binomial tests are then considered (learn then test). The model must not have been chosen on
+                the same samples. By default the constraints need to hold on the counted samples only.
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:

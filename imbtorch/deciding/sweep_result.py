@@ -422,8 +422,9 @@ class SweepResult(Result):
 
         A constraint that is just satisfied on validation data holds in the population about half of the time; ``holds``
         of the result gives a probability for each. ``sure`` restricts the choice to thresholds for which all
-        constraints can be guaranteed, except in at most 1 - ``sure`` of validation sets. Guarantees exist for
-        ``recall``, ``specificity``, ``precision``, ``npv``, ``accuracy``, ``iou``, ``f1`` and ``alerts``; they need
+        constraints can be guaranteed, except in at most 1 - ``sure`` of validation sets: "learn then test"
+        (Angelopoulos et al. 2021), a relative of conformal risk control, with exact binomial tests. Guarantees exist
+        for ``recall``, ``specificity``, ``precision``, ``npv``, ``accuracy``, ``iou``, ``f1`` and ``alerts``; they need
         independent samples on which neither the model nor its epoch was chosen (see the page "How a choice is
         corrected").
 

@@ -267,6 +267,7 @@ def cells_of(file, column, **chosen):
 
 
 F1_OF_300 = {"samples": ["300"], "measure": ["f1"], "scores": ["normal"]}
+COVERED = [f"covered {each}" for each in ("TNR", "TPR", "BA", "macro F1", "IAM")]
 RARE_ALONE = {"measure": ["BA"], "disagreement": ["in rare classes alone"]}
 QUOTED = [  # page, what it says, and the figures in its order
     (
@@ -327,6 +328,24 @@ QUOTED = [  # page, what it says, and the figures in its order
         lambda: [summary(cells_of("images", "independent IoU")) for summary in (np.min, np.max)],
     ),
     ("recipes", "and in as few as {:.0%} for [patients]", lambda: [cells_of("clusters", "independent BA").min()]),
+    (
+        "recipes",
+        "larger ones: {:.0%} to {:.0%} for sizes of a Pareto distribution, {:.0%} to {:.0%} for lognormal ones (",
+        lambda: [
+            summary([cells_of("odd_clusters", column, falls=["yes"], large=["0"], Pareto=shapes) for column in COVERED])
+            for shapes in (["1.2", "1.5", "2", "3"], ["0"])
+            for summary in (np.min, np.max)
+        ],
+    ),
+    (
+        "recipes",
+        "bucket in {:.0%} to {:.0%} of the sets that miss the true value, and a warning follows in {:.0%} to {:.0%} of",
+        lambda: [
+            summary(cells_of("odd_clusters", column, falls=["yes"]))
+            for column in ("named of misses", "warned")
+            for summary in (np.min, np.max)
+        ],
+    ),
     (
         "predictions",
         "by exactly the margin passes in {:.0%} to {:.0%} of the test sets",

@@ -5,43 +5,32 @@ import re
 import socket
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
-import oracles
 import pytest
-import sklearn.metrics
 import torch
 import torchmetrics.segmentation
-from sklearn.model_selection import cross_val_score
-from versions import import_or_skip, needs_fsdp2_on_cpus
+from versions import import_or_skip
 
 import imbtorch
 from imbtorch import ImbalanceReport
 
 GUIDE = (Path(__file__).parents[2] / "examples" / "trainers.md").read_text(encoding="utf-8")
 SECTIONS = {section.splitlines()[0]: section for section in GUIDE.split("\n## ")[1:]}
-# the first three cannot be imported beside torch for CPUs alone; the others need other versions or many packages
-STAND_INS = {"ultralytics", "timm", "torchgeo", "pytorch_tabular", "chemprop"}
 SNIPPETS = [
     (name, snippet)
     for name, section in SECTIONS.items()
     for snippet in re.findall(r"^```python\n(.*?)^```", section, flags=re.DOTALL | re.MULTILINE)
 ]
-PROGRAMS = {"FSDP2", "Ray Train"}  # which start processes, or are started as several
-PROGRAMS |= {"Spark", "Ray Data", "BigQuery and Snowflake"}  # tests/predictions/test_engines.py runs them
-TESTED = [(name, snippet) for name, snippet in SNIPPETS if name not in STAND_INS | PROGRAMS]
+PROGRAMS = {"Ray Train", "Ray Data"}  # which start processes; tests/predictions/test_engines.py runs the second
+TESTED = [(name, snippet) for name, snippet in SNIPPETS if name not in PROGRAMS]
 TABLE = re.findall(r"^\| `(.*)` \| `(.*)` \|$", GUIDE, flags=re.MULTILINE)
 PACKAGES = {
     "transformers": "transformers",
     "accelerate": "accelerate",
-    "Ignite": "ignite",
-    "MONAI": "monai",
     "Fabric": "lightning",
-    "skorch": "skorch",
-    "LightningCLI": "typeshed_client",  # of jsonargparse[signatures]
     "Hydra": "hydra",
     "Weights & Biases": "wandb",
     "MLflow": "mlflow",
@@ -76,7 +65,7 @@ def test_snippets_run_and_print_what_they_say(section, snippet):
 
 def test_every_tool_of_the_guide_has_its_snippet():
     untied = {"Plain torch and DDP", "Coming from torchmetrics"}
-    assert set(PACKAGES) | STAND_INS | PROGRAMS | untied == {each for each, _ in SNIPPETS} == set(SECTIONS)
+    assert set(PACKAGES) | PROGRAMS | untied == {each for each, _ in SNIPPETS} == set(SECTIONS) - {"Other tools"}
 
 
 def test_the_contents_list_every_section_in_order():
@@ -199,132 +188,6 @@ def test_the_place_of_the_callback_decides_whether_ties_use_up_patience(callback
         assert (state.best_global_step, state.global_step) == expected
 
 
-def skorch_history(values, *callbacks, **scoring):
-    """Fit a skorch net whose IAM takes the given values over the epochs, and return its history."""
-    skorch = import_or_skip("skorch")
-    left = iter(values)
-    epoch_scoring = skorch.callbacks.EpochScoring(lambda net, inputs, target: next(left), name="iam", **scoring)
-    net = skorch.NeuralNetClassifier(
-        torch.nn.Linear,
-        module__in_features=1,
-        module__out_features=2,
-        criterion=torch.nn.CrossEntropyLoss,
-        max_epochs=len(values),
-        callbacks=[epoch_scoring, *callbacks],
-        verbose=0,
-    )
-    return net.fit(np.zeros((20, 1), np.float32), np.arange(20) % 2).history
-
-
-def test_skorch_marks_the_worst_epoch_unless_told():
-    assert skorch_history([0.3, 0.1, 0.2])[:, "iam_best"] == [True, True, False]
-    assert skorch_history([0.3, 0.1, 0.2], lower_is_better=False)[:, "iam_best"] == [True, False, False]
-
-
-def test_early_stopping_of_skorch_needs_its_direction_and_an_absolute_threshold():
-    stopping = import_or_skip("skorch.callbacks").EarlyStopping
-    assert len(skorch_history([0.1, 0.2, 0.3, 0.4, 0.5], stopping("iam", patience=2))) == 3
-    told = {"monitor": "iam", "patience": 2, "lower_is_better": False}
-    assert len(skorch_history([0.1, 0.2, 0.3, 0.4, 0.5], stopping(**told))) == 5
-    assert len(skorch_history([-0.5] * 5, stopping(**told))) == 5  # no tie ever counts as a miss
-    assert len(skorch_history([-0.5] * 5, stopping(**told, threshold_mode="abs"))) == 3
-
-
-@pytest.mark.usefixtures("_offline")
-def test_a_function_makes_skorch_keep_the_latest_of_tied_epochs():
-    checkpoint = import_or_skip("skorch.callbacks").Checkpoint
-
-    def latest(net):
-        return eval(re.search(r'`(net.history\[-1, "iam"\] == [^`]*)`', GUIDE)[1], {"net": net})
-
-    ties = [0.2, 0.4, 0.4, 0.3]
-    assert skorch_history(ties, checkpoint(latest), lower_is_better=False)[:, "event_cp"] == [True, True, True, False]
-    kept = skorch_history(ties, checkpoint("iam_best"), lower_is_better=False)
-    assert kept[:, "event_cp"] == [True, True, False, False]
-    with pytest.warns(UserWarning, match="Perhaps you meant to set the parameter to 'iam_best'"):
-        assert all(skorch_history(ties, checkpoint("iam"), lower_is_better=False)[:, "event_cp"])
-
-
-@pytest.mark.usefixtures("_offline")
-def test_the_scoring_of_skorch_serves_scikit_learn():
-    import_or_skip("skorch")
-    names = {"print": lambda *values: None}
-    exec(dict(TESTED)["skorch"], names)
-    inputs, target = (tensor.numpy() for tensor in names["valid"].tensors)
-    net = names["net"].set_params(train_split=None, callbacks=None, max_epochs=1)
-    expected = []
-
-    def scoring(net, inputs, target):
-        matrix = sklearn.metrics.confusion_matrix(target, net.predict(inputs), labels=[0, 1, 2])
-        expected.append(float(oracles.imbalance_accuracy(matrix.tolist())))
-        return names["iam"](net, inputs, target)
-
-    assert cross_val_score(net, inputs, target, scoring=scoring, cv=2).tolist() == pytest.approx(expected)
-
-
-def monai_evaluator(handler, **options):
-    """Make an evaluator of MONAI on five samples, whose model is right about all but one."""
-    engines = import_or_skip("monai.engines")
-    target = torch.tensor([0, 0, 0, 1, 2])
-    images = torch.eye(3)[torch.tensor([0, 0, 0, 1, 1])]
-    data = [{"image": image, "label": label} for image, label in zip(images, target, strict=True)]
-    loader = torch.utils.data.DataLoader(data, batch_size=2)
-    return engines.SupervisedEvaluator(
-        torch.device("cpu"), loader, torch.nn.Identity(), key_val_metric={"iam": handler}, **options
-    )
-
-
-def test_monai_hands_out_samples_as_the_guide_says():
-    events, seen, counts = import_or_skip("ignite.engine").Events, [], []
-
-    class Handler:
-        def attach(self, engine, name):
-            engine.add_event_handler(events.ITERATION_COMPLETED, self.count)
-            engine.state.metrics[name] = 0.0
-
-        def count(self, engine):
-            codes = re.findall(r"`(torch\.\w+\(\[sample[^`]*)`", GUIDE)
-            preds, target = (eval(code, {"torch": torch, "engine": engine}) for code in codes)
-            seen.extend(sample["label"] for sample in engine.state.output)
-            counts.append(imbtorch.confusion_matrix(preds, target, "multiclass", num_classes=3))
-
-    monai_evaluator(Handler()).run()
-    assert all(type(label) is int for label in seen)
-    assert sum(counts).tolist() == [[3, 0, 0], [0, 1, 0], [0, 1, 0]]
-
-
-def test_monai_takes_lower_for_better_if_told(tmp_path):
-    events, handlers = import_or_skip("ignite.engine").Events, import_or_skip("monai.handlers")
-
-    class Handler:
-        values = (0.3, 0.1, 0.2)
-
-        def attach(self, engine, name):
-            engine.add_event_handler(events.EPOCH_COMPLETED, self.read)
-
-        def read(self, engine):
-            engine.state.metrics["iam"] = self.values[engine.state.epoch - 1]
-
-    lower = eval(re.search(r"metric_cmp_fn=(lambda [^`]*)`", GUIDE)[1])
-    for told, best in (({}, 1), ({"metric_cmp_fn": lower}, 2)):
-        marks = [torch.zeros(()), *(torch.tensor(epoch) for epoch in (1, 2, 3))]
-        model = torch.nn.Module()
-        model.register_buffer("epoch", marks[0])
-        keeper = handlers.CheckpointSaver(
-            tmp_path,
-            {"model": model},
-            save_key_metric=True,
-            key_metric_filename=f"{best}.pt",
-            key_metric_negative_sign=bool(told),
-        )
-        evaluator = monai_evaluator(Handler(), val_handlers=[keeper], **told)
-        for epoch in (1, 2, 3):
-            model.epoch = marks[epoch]
-            evaluator.run(epoch)
-        assert evaluator.state.best_metric_epoch == best
-        assert torch.load(tmp_path / f"{best}.pt")["epoch"] == best
-
-
 # --- engines that start several processes -----------------------------------------------------------------------------
 
 PRINT = """
@@ -372,22 +235,6 @@ def test_fabric_prints_the_same_on_one_and_two_processes(tmp_path):
     assert counts.sum() == 303
     recall, precision = counts.diagonal() / counts.sum(1), counts.diagonal() / counts.sum(0)
     assert float(said_in("Fabric")[0]) == pytest.approx((2 * np.minimum(recall, precision) - 1).mean(), abs=1e-4)
-
-
-@pytest.mark.slow
-@needs_fsdp2_on_cpus
-def test_fsdp2_prints_the_same_on_one_and_two_processes(tmp_path, monkeypatch):
-    launcher = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"
-    assert printed_by("FSDP2", tmp_path, 2, *launcher)[0] == [said_in("FSDP2")] * 2
-    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
-        monkeypatch.setenv(name, value)  # as torchrun does
-    (tmp_path / "one").mkdir()
-    assert printed_by("FSDP2", tmp_path / "one", 1)[0] == [said_in("FSDP2")]
-    assert np.sum(eval(said_in("FSDP2")[-1])) == 303
-    saved = torch.load(tmp_path / "deployed.pt", weights_only=True)
-    model = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
-    model.load_state_dict(saved["model"])
-    assert saved["rule"]["tau"].item() == float(said_in("FSDP2")[1])
 
 
 @pytest.mark.slow
@@ -446,223 +293,6 @@ def test_plain_torch_prints_the_same_on_two_machines_as_on_one(tmp_path):
     values = re.findall(r"^epoch +(\d) +val_iam ([-+.\d]+) +of 429 samples on 1 process", alone, re.MULTILINE)
     assert f"kept epoch {max(values, key=lambda each: float(each[1]))[0]}:" in alone
     assert "".join(both).count("of 429 samples on 2 process") == 2
-
-
-# --- with stand-ins of the same interface ---------------------------------------------------------------------------
-
-
-def module_with(monkeypatch, name, **members):
-    module = ModuleType(name)
-    vars(module).update(members)
-    monkeypatch.setitem(sys.modules, name, module)
-
-
-def test_the_recipe_for_ultralytics_counts_true_classes_in_rows(monkeypatch):
-    class ClassificationValidator:  # of ultralytics 8.4.190: the best five classes of each sample
-        def __init__(self, dataloader=None, save_dir=None, args=None, _callbacks=None):
-            self.args, self.names = args, {0: "cat", 1: "dog", 2: "emu"}
-            self.targets = [torch.tensor([0, 0, 0], dtype=torch.int32), torch.tensor([1, 1, 2], dtype=torch.int32)]
-            best = torch.tensor([0, 0, 1, 1, 1, 0], dtype=torch.int32)
-            self.pred = [*torch.stack([best, (best + 1) % 3, (best + 2) % 3], 1).split(3)]
-
-        def get_stats(self):
-            return {"metrics/accuracy_top1": 4 / 6, "metrics/accuracy_top5": 1.0, "fitness": 5 / 6}
-
-        @property
-        def confusion_matrix(self):
-            matrix = np.zeros((3, 3))
-            for preds, target in zip(torch.cat(self.pred)[:, 0], torch.cat(self.targets), strict=True):
-                matrix[preds][target] += 1
-            return SimpleNamespace(matrix=matrix)
-
-    class ClassificationTrainer:
-        test_loader, save_dir, args, callbacks = [], "out", SimpleNamespace(data="images"), {}
-
-    class YOLO:
-        def __init__(self, model):
-            pass
-
-        def train(self, data, trainer):
-            self.validator = trainer().get_validator()
-
-        def val(self, data, split):
-            return self.validator
-
-    classify = {"ClassificationValidator": ClassificationValidator, "ClassificationTrainer": ClassificationTrainer}
-    for name, members in {
-        "ultralytics": {"YOLO": YOLO},
-        "ultralytics.models": {},
-        "ultralytics.models.yolo": {},
-        "ultralytics.models.yolo.classify": classify,
-    }.items():
-        module_with(monkeypatch, name, **members)
-    printed = []
-    names = {"__name__": "trainers", "print": printed.append}
-    exec(dict(SNIPPETS)["ultralytics"], names)
-    stats = names["model"].validator.get_stats()
-    assert stats["fitness"] == stats["metrics/cba"] == pytest.approx((2 / 3 + 2 / 3 + 0) / 3)
-    assert list(stats)[:2] == ["metrics/accuracy_top1", "metrics/accuracy_top5"]
-    assert names["counts"].tolist() == [[2, 1, 0], [0, 2, 0], [1, 0, 0]]
-    assert printed == [pytest.approx(2 * 4 / 9 - 1)]
-    assert names["model"].validator.args is not ClassificationTrainer.args
-
-
-def test_a_transposed_matrix_changes_the_measures_that_the_guide_names():
-    matrix = torch.tensor([[20, 3, 1], [2, 7, 4], [0, 1, 5]])
-    for same in (imbtorch.imbalance_accuracy, imbtorch.class_balance_accuracy, imbtorch.matthews_corrcoef):
-        assert same(matrix.mT) == pytest.approx(float(same(matrix)))
-    assert imbtorch.accuracy(matrix.mT) == imbtorch.accuracy(matrix)
-    for other in (imbtorch.balanced_accuracy, imbtorch.geometric_mean):
-        assert abs(other(matrix.mT) - other(matrix)) > 0.01
-    assert torch.equal(imbtorch.recall(matrix.mT, average="none"), imbtorch.precision(matrix, average="none"))
-
-
-def test_the_recipe_for_timm_leaves_out_what_its_sampler_repeats(monkeypatch):
-    class ClassificationEvaluator:  # of timm 1.0.31
-        metric_names = ("loss", "top1", "top5")
-
-        def __init__(self, device=None, *, max_samples=None, criterion=None):
-            self.max_samples = max_samples
-            self.reset()
-
-        def reset(self):
-            self.num_samples = 0
-
-        def update(self, output, target):
-            left = len(target) if self.max_samples is None else max(0, self.max_samples - self.num_samples)
-            self.num_samples += len(target[:left])
-
-        def compute(self, distributed=False):
-            return dict.fromkeys(self.metric_names[:3], 50.0)
-
-    module_with(monkeypatch, "timm")
-    module_with(monkeypatch, "timm.task", ClassificationEvaluator=ClassificationEvaluator)
-    names = {"__name__": "trainers"}
-    exec(dict(SNIPPETS)["timm"], names)
-    assert SECTIONS["timm"].count("max_samples=evaluation_sample_limit(loader_eval)") == 2
-    report = imbtorch.ImbalanceReport("multiclass", num_classes=3, measures=["iam"], per_class=())
-    evaluator = names["ImbalanceEvaluator"](report, device="cpu", max_samples=5)
-    logits, target = torch.eye(3)[torch.tensor([0, 1, 2, 0, 1, 0, 0])] - 0.5, torch.tensor([0, 1, 2, 0, 2, 0, 0])
-    for _ in range(2):  # epochs
-        evaluator.reset()
-        for batch in torch.arange(7).split(3):
-            evaluator.update(logits[batch], target[batch])
-        assert report.result().counts.tolist() == [[2, 0, 0], [0, 1, 0], [0, 1, 1]]
-    metrics = evaluator.compute()
-    assert tuple(metrics) == evaluator.metric_names == ("loss", "top1", "top5", "iam")
-    assert metrics["iam"] == pytest.approx((1 + 0 + 0) / 3)
-
-
-@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel", "masks"])
-def test_the_recipe_for_torchgeo_counts_what_its_tasks_pass(task, monkeypatch):
-    class ClassificationTask:  # of torchgeo 0.8.1
-        def __init__(self, **hparams):
-            self.hparams = hparams
-            self.configure_metrics()
-
-        def configure_metrics(self):
-            self.train_metrics = self.val_metrics = self.test_metrics = "theirs"
-
-        def validation_step(self, y_hat, y):
-            self.val_metrics(y_hat, y)
-            return self.val_metrics
-
-    module_with(monkeypatch, "torchgeo")
-    module_with(monkeypatch, "torchgeo.trainers", ClassificationTask=ClassificationTask)
-    names = {"__name__": "trainers"}
-    exec(dict(SNIPPETS)["torchgeo"], names)
-    generator = torch.Generator().manual_seed(0)
-    size = {"binary": (40,), "multiclass": (40, 3), "multilabel": (40, 3), "masks": (4, 3, 5, 5)}[task]
-    logits = torch.randn(size, generator=generator)
-    target = torch.randint(3, (4, 5, 5) if task == "masks" else (40,), generator=generator)
-    hparams = {"task": task, "num_classes": 3, "num_labels": None}
-    if task == "binary":
-        target, hparams["num_classes"] = target.clamp(max=1), None
-    elif task == "multilabel":
-        target, hparams = (target[:, None] == torch.arange(3)).long(), {**hparams, "num_classes": None, "num_labels": 3}
-    elif task == "masks":  # of SemanticSegmentationTask
-        hparams |= {"task": "multiclass", "ignore_index": 0}
-    made = names["ImbalanceTask"](**hparams)
-    for batch in torch.arange(len(target)).split(3):
-        report = made.validation_step(logits[batch], target[batch])
-    preds = (logits > 0).long() if task in ("binary", "multilabel") else logits.argmax(1)
-    if task == "multilabel":
-        pairs = zip(target.T, preds.T, strict=True)
-        expected = sum(sklearn.metrics.recall_score(*pair, average="macro") for pair in pairs) / 3
-    elif task == "masks":
-        expected = sklearn.metrics.recall_score(
-            target[target > 0], preds[target > 0], labels=[1, 2], average="macro", zero_division=0
-        )
-    else:
-        expected = sklearn.metrics.balanced_accuracy_score(target, preds)
-    assert report.compute()["val_balanced_accuracy"] == pytest.approx(expected)
-    assert next(iter(made.test_metrics)).startswith("test_")
-    assert made.train_metrics == "theirs"
-
-
-@pytest.mark.filterwarnings(
-    "ignore:.*LeafSpec", "ignore:.*does not have many workers", "ignore:.*smaller than the logging interval"
-)
-def test_the_recipe_for_pytorch_tabular_counts_all_samples(tmp_path):
-    lightning = import_or_skip("pytorch_lightning")
-    names = {"__name__": "trainers"}
-    exec(dict(SNIPPETS)["pytorch_tabular"], names)
-    generator = torch.Generator().manual_seed(0)
-    inputs, target = torch.randn(50, 3, generator=generator), torch.randint(3, (50, 1), generator=generator)
-
-    class Model(lightning.LightningModule):  # as BaseModel of pytorch_tabular 1.2.0
-        def __init__(self):
-            super().__init__()
-            self.net = torch.nn.Linear(3, 3)
-
-        def training_step(self, batch, batch_idx):
-            return torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1].squeeze(1))
-
-        def validation_step(self, batch, batch_idx):
-            return self.net(batch[0]), batch[1]
-
-        def configure_optimizers(self):
-            return torch.optim.Adam(self.parameters())
-
-    report = ImbalanceReport("multiclass", num_classes=3, logits=True, prefix="report_")
-    options = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
-    keeper = lightning.callbacks.ModelCheckpoint(tmp_path, monitor="report_balanced_accuracy", mode="max")
-    callbacks = [names["ReportCallback"](report), keeper]
-    trainer = lightning.Trainer(max_epochs=2, callbacks=callbacks, **options)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(inputs, target), batch_size=8)
-    model = Model()
-    trainer.fit(model, loader, loader)
-    expected = sklearn.metrics.balanced_accuracy_score(target.squeeze(1), model.net(inputs).argmax(1))
-    assert trainer.callback_metrics["report_balanced_accuracy"] == pytest.approx(expected)
-    assert keeper.best_model_score is not None
-
-    function = partial(imbtorch.functional.evaluate, "balanced_accuracy")  # called as by calculate_metrics
-    probabilities = model.net(inputs).softmax(-1)
-    assert function(probabilities, target.squeeze(), task="multiclass", num_classes=3) == pytest.approx(expected)
-
-
-def test_the_recipe_for_chemprop_leaves_out_unknown_targets(monkeypatch):
-    layers = dict.fromkeys(("BinaryClassificationFFN", "BondMessagePassing", "MeanAggregation"), SimpleNamespace)
-    models = SimpleNamespace(MPNN=lambda *layers, metrics: SimpleNamespace(metrics=metrics))
-    module_with(monkeypatch, "chemprop", nn=SimpleNamespace(**layers), models=models)
-    names = {"__name__": "trainers"}
-    exec(dict(SNIPPETS)["chemprop"], names)
-    metric = names["model"].metrics[0]
-    generator = torch.Generator().manual_seed(0)
-    preds, targets = torch.rand(40, 2, generator=generator), torch.randint(2, (40, 2), generator=generator).float()
-    targets[torch.rand(40, 2, generator=generator) < 0.3] = torch.nan
-    for batch in torch.arange(40).split(7):  # as in MPNN._evaluate_batch of chemprop 2.3.1
-        mask, ones = targets[batch].isfinite(), torch.ones(len(batch))
-        metric.update(preds[batch], targets[batch].nan_to_num(nan=0.0), mask, ones, None, None)
-    known = targets.isfinite()
-    expected = sklearn.metrics.balanced_accuracy_score(targets[known], preds[known] > 0.5)
-    assert metric.compute() == pytest.approx(expected)
-    assert metric.alias == "balanced_accuracy"
-    assert list(metric.state_dict()) == ["task_weights"]
-
-    report = ImbalanceReport("multilabel", num_labels=2, ignore_index=-1)
-    report.update(preds, targets.nan_to_num(nan=-1).long())
-    assert report.result().counts.sum((1, 2)).tolist() == known.sum(0).tolist()
 
 
 # --- coming from torchmetrics ---------------------------------------------------------------------------------------

@@ -178,28 +178,17 @@ RECIPES = (Path(__file__).parents[2] / "examples" / "trainers.md").read_text(enc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("title", "package"), [("Spark", "pyspark"), ("Ray Data", "ray"), ("BigQuery and Snowflake", "duckdb")]
-)
-def test_recipes_print_what_they_say(title, package, tmp_path):
-    pytest.importorskip(package, reason=f"needs {package}")
-    if package == "pyspark" and shutil.which("java") is None:
-        pytest.skip("Spark needs Java")
-    text = re.search(rf"^## {title}\n(.*?)(?=^## )", RECIPES, flags=re.DOTALL | re.MULTILINE)[1]
-    program = "\n".join(re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE))
-    said = re.findall(r"^print\(.*\)  # (.*)$", program, flags=re.MULTILINE)
+def test_the_recipe_for_ray_data_prints_what_it_says(tmp_path):
+    pytest.importorskip("ray", reason="needs ray")
+    text = re.search(r"^## Ray Data\n(.*?)(?=^## )", RECIPES, flags=re.DOTALL | re.MULTILINE)[1]
+    program = re.search(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)[1]
     (tmp_path / "recipe.py").write_text(program, encoding="utf-8")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYSPARK_PYTHON": sys.executable}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "recipe.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=250
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split("\n")[:-1] == said
     label = [at % 4 // 3 for at in range(400)]
     score = np.array([(at * 37 % 100) / 200 + 0.25 * (at % 4 // 3) for at in range(400)])
-    matrices = matrix(label, score > 0.5), matrix(np.arange(2100) % 3, np.arange(2100) % 7 % 3)
-    assert set(said) <= {f"{sklearn.metrics.roc_auc_score(label, score):.3f}", *map(str, matrices)}
-
-
-def matrix(target, preds):
-    return sklearn.metrics.confusion_matrix(target, preds).tolist()
+    area = f"{sklearn.metrics.roc_auc_score(label, score):.3f}"
+    assert done.stdout.split() == re.findall(r"^print\(.*\)  # (.*)$", program, flags=re.MULTILINE) == [area]

@@ -89,6 +89,20 @@ def test_each_public_object_has_a_page_with_its_signature_once(site):
             assert "__init__" not in text, name
 
 
+def test_language_models_find_each_name_in_one_line(site):
+    lines = (site / "llms.txt").read_text(encoding="utf-8").splitlines()
+    named = [found.groups() for line in lines if (found := re.match(r"- \[([\w.]+)\]\((\S+)\): \w", line))]
+    modules = {each: importlib.import_module(each) for each in PUBLIC_MODULES}
+    public = {id(getattr(module, name)) for module in modules.values() for name in module.__all__}
+    found = [id(getattr(modules[name.rpartition(".")[0]], name.rpartition(".")[2])) for name, _ in named]
+    assert sorted(found) == sorted(public)  # each object once, by one of its names
+    assert all((site / page).is_file() for _, page in named)
+    used = lines[lines.index("## Calls most used") + 2 : lines.index("## Guides") - 1]
+    assert [line.split(":")[0] for line in used[:2]] == ["- imbtorch.ImbalanceReport", "- imbtorch.ThresholdSweep"]
+    assert len(used) == 5
+    assert all(re.search(r", as in `[\w.]+\(.+\)`$", line) for line in used)
+
+
 def test_pages_show_values_of_arguments_and_lead_to_related_pages(site):
     recall, function = (
         (site / "api" / page).read_text(encoding="utf-8") for page in ("metrics/Recall.html", "measures/recall.html")
