@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 import latex2mathml.converter
 import matplotlib as mpl
-import torchmetrics
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -30,6 +29,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 from sphinx.util.typing import stringify_annotation
+from torchmetrics import Metric
 
 import imbtorch
 import imbtorch.lightning
@@ -277,7 +277,7 @@ def pictures(path: Path, name: str, value: object) -> Iterator[str]:
     if name in gallery():
         file, described = gallery()[name]
         yield from ("", f".. image:: /../../examples/figures/{file}.png", f"   :alt: {described}")
-    elif inspect.isclass(value) and hasattr(value, "plot") and draw_example(path.with_suffix(".png"), value):
+    elif inspect.isclass(value) and issubclass(value, Metric) and draw_example(path.with_suffix(".png"), value):
         yield from ("", f".. image:: {path.stem}.png", "   :alt: What plot() draws for the example", "   :width: 24em")
 
 
@@ -295,8 +295,7 @@ def draw_example(path: Path, value: type) -> bool:
         metric = next((each for each in names.values() if type(each) is value), None)
         if metric is None:
             return False
-        if isinstance(metric, torchmetrics.Metric):
-            metric.compute()
+        metric.compute()
         figure, _ = metric.plot()
     path.parent.mkdir(exist_ok=True)
     figure.set_size_inches(5, 3.2)
