@@ -854,7 +854,7 @@ def labels_of_a_report(sets: int, samples: int, labels: int, common: float) -> l
     return [mean(each) for each in held.values()]
 
 
-@table("images", "images | covered IoU, independent IoU", one((5, 10, 30, 200)), 200)
+@table("images", "images | covered IoU, independent IoU", one((5, 10, 30, 200)), 150)
 def images_of_a_report(sets: int, images: int) -> list[float]:
     """Coverage of the IoU of images of 256 pixels, of which a share of .6 u ** 2 is wrong (u uniform in [0, 1])."""
     held: dict[bool | None, int] = {None: 0, False: 0}
@@ -871,7 +871,7 @@ def images_of_a_report(sets: int, images: int) -> list[float]:
     return [each / sets for each in held.values()]
 
 
-@table("another_population", "clusters | covered accuracy, covered IAM", one((30, 200)), 200)
+@table("another_population", "clusters | covered accuracy, covered IAM", one((30, 200)), 150)
 def at_other_shares(sets: int, number: int) -> list[float]:
     """Coverage of a report with clusters that is read at equal class shares."""
     kind = Dependent(number)
@@ -972,7 +972,7 @@ def biased(sets: int, totals: str, size: int, each: int, recall: float, concentr
 
 
 @table("differing", "K, samples, recall of a, recall of b, shared | covered BA, covered IAM, covered G-mean, "
-    "covered BA by compare, covered IAM by compare, covered G-mean by compare", DIFFERING, 200)  # fmt: skip
+    "covered BA by compare, covered IAM by compare, covered G-mean by compare", DIFFERING, 100)  # fmt: skip
 def differing(sets: int, size: int, each: int, first: float, second: float, shared: float) -> list[float]:
     """Coverage of the differences of two models by `paired_compare` and `compare`, totals fixed."""
     totals = torch.full((size,), each)
