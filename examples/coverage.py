@@ -114,11 +114,10 @@ class Table(NamedTuple):
     sets: int
     seed: int
     takes_seed: bool  # whether the function draws from generators of its own
-    fewer: Callable[[tuple[Any, ...]], int]  # by which a cell divides the number of sets
 
     def jobs(self, sets: int, seed: int) -> list[tuple[Any, ...]]:
         """Arguments of the function for each cell."""
-        return [(max(1, sets // self.fewer(cell)), *cell, *([seed] * self.takes_seed)) for cell in self.cells]
+        return [(sets, *cell, *([seed] * self.takes_seed)) for cell in self.cells]
 
 
 TABLES: dict[str, Table] = {}
@@ -131,12 +130,11 @@ def table(
     sets: int,
     seed: int = 0,
     takes_seed: bool = False,
-    fewer: Callable[[tuple[Any, ...]], int] = lambda cell: 1,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate the function that simulates a cell of a table."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
-        TABLES[name] = Table(columns, function, list(cells), sets, seed, takes_seed, fewer)
+        TABLES[name] = Table(columns, function, list(cells), sets, seed, takes_seed)
         return function
 
     return decorated
@@ -802,7 +800,7 @@ def generator() -> np.random.Generator:
 
 @table("buckets", "clusters, samples, classes, Zipf sizes, gathered, varied | buckets of the rarest, covered BA, "
     "covered IAM, covered macro F1, covered MCC, independent BA, samples resampled BA, clusters resampled BA",
-    one(DEPENDENT), 150, fewer=lambda cell: 1 if cell[0].classes < 100 else 4)  # fmt: skip
+    one(DEPENDENT), 200)  # fmt: skip
 def of_buckets(sets: int, kind: Dependent) -> list[float]:
     """Mean number of buckets that hold the rarest class; coverage of a report with ids, without, of two peers."""
     names = {"balanced_accuracy": "balanced accuracy", "iam": "IAM", "f1": "macro F1", "mcc": "MCC"}
@@ -915,8 +913,7 @@ def tails(size: int) -> Iterator[Case]:
 TAILS = [(size, case) for size in (3, 5, 10, 20, 50, 100) for case in tails(size)]
 
 
-@table("tails", "K, case | covered BA, covered IAM, covered G-mean, covered macro F1", TAILS, 100, fewer=lambda cell:
-    1 if cell[0] < 50 else 2)  # fmt: skip
+@table("tails", "K, case | covered BA, covered IAM, covered G-mean, covered macro F1", TAILS, 200)
 def tailed(sets: int, size: int, case: Case) -> list[float]:
     """Coverage of averages over many classes; totals are fixed."""
     measures = {name: AVERAGES[name] for name in ("balanced accuracy", "IAM", "G-mean", "macro F1")}
@@ -998,7 +995,7 @@ def differing(sets: int, size: int, each: int, first: float, second: float, shar
     return means(held)
 
 
-@table("better", "positives, candidates, recall of better, better | covered BA, bias, corrected bias", ONE_BETTER, 100)
+@table("better", "positives, candidates, recall of better, better | covered BA, bias, corrected bias", ONE_BETTER, 200)
 def one_better(sets: int, positives: int, candidates: int, recall: float, better: int) -> list[float]:
     """Coverage of the true value of the candidate that `select_epoch` keeps; bias of the value, and corrected.
 
@@ -1142,7 +1139,7 @@ CHOSEN_BY: Measures = {"f1": partial(imbtorch.f_score, average="binary"), "mcc":
 
 
 @table("thresholds", THRESHOLD, [(*case, name, False) for case in FEW_POSITIVES for name in CHOSEN_BY], 150)
-@table("no_gain", THRESHOLD, [(*case, name, True) for case in NO_GAIN for name in CHOSEN_BY], 28)
+@table("no_gain", THRESHOLD, [(*case, name, True) for case in NO_GAIN for name in CHOSEN_BY], 200)
 def of_chosen(
     sets: int, family: str, area: float, positives: int, size: int, name: str, none: bool = False
 ) -> list[float]:
@@ -1522,8 +1519,7 @@ TWO_SHIFTS = ((1.0, 1.0), (1.5, 1.0), (2.5, 1.0), (3.0, 2.5), (4.0, 4.0))
 
 @table("paired_scores",
     "positives, negatives, shift of a, shift of b | AUC of a, AUC of b, covered AUC, AUC width, covered AP, AP width",
-    [(*size, *shift) for size, shift in product(TWO_SIZES, TWO_SHIFTS)], 400,
-    fewer=lambda cell: 1 if cell[1] == 20_000 else 2)  # fmt: skip
+    [(*size, *shift) for size, shift in product(TWO_SIZES, TWO_SHIFTS)], 400)  # fmt: skip
 def of_two_models(sets: int, positives: int, negatives: int, *shifts: float) -> list[float]:
     """Coverage and width of differences of areas; .8 of the variance of scores is common, positives are shifted."""
     target = (torch.arange(positives + negatives) < positives).long()
@@ -1814,7 +1810,7 @@ KINDS_OF_INTERVALS = {  # tables whose columns of coverage are read together
     "seeds, clusters": ("seeds_of_clusters",),
 }
 RATES = {  # other columns: what a reader wants of them
-    "gate passes a model that is worse by the margin (aim .05)": ("gate", "not worse"),
+    "gate passes a model worse by the margin (aim .05)": ("gate", "not worse"),
     "the same, at one of 20 looks": ("looks", "one of 20 looks"),
     "the same, planned looks": ("looks", "planned"),
     "`best(..., sure=.9)` is wrong (aim .1)": ("promises", "wrong"),
@@ -1854,8 +1850,14 @@ def named(row: Mapping[str, str], keys: Sequence[str]) -> str:
     parts = []
     for key, value in ((key, row[key]) for key in keys if row[key] not in ("", "no", "0")):
         number = value.replace(".", "").replace(" ", "").isdecimal()
-        parts.append(f"{key} {value}" if number else key if value == "yes" else value)
+        parts.append(f"{key} {value.replace(' ', '/')}" if number else key if value == "yes" else value)
     return ", ".join(parts)
+
+
+def sets_of(*names: str) -> str:
+    """Number of simulated sets of a cell of some files, from the fewest to the most."""
+    numbers = {int(row["sets"]) for name in names for row in cells_in(name)}
+    return "-".join(str(number) for number in sorted({min(numbers), max(numbers)}))
 
 
 def covered(row: Mapping[str, str]) -> dict[str, float]:
@@ -1864,19 +1866,25 @@ def covered(row: Mapping[str, str]) -> dict[str, float]:
 
 
 def weak_cells(limit: float) -> list[list[str]]:
-    """File, settings common to its cells below a limit, and names and coverage of these cells."""
+    """File, settings and name common to its cells below a limit, and names and coverage of these cells."""
     rows = []
     for file in ("intervals_least", *(file for files in KINDS_OF_INTERVALS.values() for file in files)):
         found, low = cells_in(file), []
         for row in found:
-            below = [f"{key[8:]} {value:.3f}".strip() for key, value in covered(row).items() if value < limit]
-            low += [(row, ", ".join(below))] if below else []
+            below = {key[8:]: value for key, value in covered(row).items() if value < limit}
+            low += [(row, below)] if below else []
         if low:
+            names = {name for _, below in low for name in below}
+            (alike,) = names if len(names) == 1 < len(low) else ("",)
             differ = {key for key in settings(found) if len({row[key] for row, _ in low}) > 1 or len(low) == 1}
             common = [key for key in settings(found) if key not in differ and len({row[key] for row in found}) > 1]
             keys = [key for key in telling(found) if key in differ]
-            names = "; ".join(f"{named(row, keys)}: {below}" for row, below in low)
-            rows.append([file, f"{named(low[0][0], common)} - {names}" if named(low[0][0], common) else names])
+            heading = ", ".join(filter(None, (named(low[0][0], common), alike)))
+            parts = []
+            for row, below in low:
+                values = [f"{'' if alike else name} {value:.3f}".strip() for name, value in below.items()]
+                parts.append(f"{named(row, keys)}: {', '.join(values)}")
+            rows.append([file, f"{heading} - {'; '.join(parts)}" if heading else "; ".join(parts)])
     return rows
 
 
@@ -1884,22 +1892,23 @@ def printed() -> str:
     """Tables of the page, as Markdown."""
     least = [float(row["covered"]) for row in cells_in("intervals_least")]
     whole = {row["measure"]: row for row in cells_in("intervals_overall")}["all"]
-    first = ["value: 2 to 50 classes", "intervals", whole["cells"], whole["mean"]]
+    first = ["value: 2 to 50 classes", "intervals", whole["sets"], whole["cells"], whole["mean"]]
     kinds = [[*first, f"from {min(least):.3f}", str(sum(value < 0.9 for value in least))]]
     for kind, names in KINDS_OF_INTERVALS.items():
         found = [value for name in names for row in cells_in(name) for value in covered(row).values()]
         below = sum(value < 0.9 for value in found)
-        row = [kind, ", ".join(names), str(len(found)), f"{mean(found):.3f}"]
+        row = [kind, ", ".join(names), sets_of(*names), str(len(found)), f"{mean(found):.3f}"]
         kinds.append([*row, f"{min(found):.3f}-{max(found):.3g}", str(below)])
     rates = []
     for what, (name, column) in RATES.items():
         key, only = ONLY.get(name, ("sets", ""))
         found = [float(row[column]) for row in cells_in(name) if row[column] and only in ("", row[key])]
-        rates.append([what, name, str(len(found)), f"{mean(found):.3f}", f"{min(found):.3g} to {max(found):.3g}"])
+        row = [what, name, sets_of(name), str(len(found))]
+        rates.append([*row, f"{mean(found):.3f}", f"{min(found):.3g} to {max(found):.3g}"])
     tables = [
-        markdown(["95% interval of", "CSV", "cells", "mean", "range", "< .90"], kinds),
+        markdown(["95% interval of", "CSV", "sets", "cells", "mean", "range", "< .90"], kinds),
         "Every cell below .90:\n\n" + markdown(["CSV", "cells"], weak_cells(0.9)),
-        markdown(["other rates", "CSV", "cells", "mean", "range"], rates),
+        markdown(["other rates", "CSV", "sets", "cells", "mean", "range"], rates),
     ]
     return "\n\n".join(tables)
 

@@ -194,9 +194,12 @@ def explain_jump(ax: Axes, values: Tensor, place: tuple[float, float]) -> None:
 
 
 def selection() -> Figure:
-    """Draw every measure over the epochs, and the epoch that each selects."""
+    """Draw measures over the epochs, and the epoch that each selects.
+
+    Macro F1 runs along balanced accuracy here, and CBA is (IAM + 1) / 2; their lines would cover one another.
+    """
     val, _ = training()
-    values = {name: measure(val) for name, measure in MEASURES.items()}
+    values = {name: measure(val) for name, measure in MEASURES.items() if name not in ("macro F1", "CBA")}
     kept = {name: latest_best(line) for name, line in values.items()}
     figure, ax = plt.subplots(figsize=(WIDTH, 4.2), layout="constrained")
     plot_selection(values, ax, selected=kept)
@@ -318,7 +321,7 @@ def thresholds() -> Figure:
         point.set(color=color, label="")  # without the corrected value
         text.set(color=color, ha=side, fontweight="bold")
     ax.set_xscale("linear")  # no threshold of interest is rare here
-    ax.set(ylabel="Value of the measure", ylim=(0, 0.9), xlim=(0, 1), xticks=[0, 0.25, 0.5, 0.75, 1])
+    ax.set(title="", ylabel="Value of the measure", ylim=(0, 0.9), xlim=(0, 1), xticks=[0, 0.25, 0.5, 0.75, 1])
     ax.lines[2].set_label("")  # both sweeps mark it
     ax.legend(loc="upper right")
     return figure

@@ -288,8 +288,8 @@ class TiesCheckpoint(TieRule, LightningCheckpoint):
     ``fit``, so the files of several callbacks can be tested one after the other.
 
     ``EarlyStopping`` counts a tie as no improvement, so ties use up its patience. In six tasks of 20 epochs a patience
-    of 10 changed test values by 0.2 points at most; one of 3 lost 49 points of IAM in the task with two classes
-    (another study that is named there).
+    of 10 changed test values by 0.2 points at most; one of 3 stopped among tied first epochs in the task with two
+    classes (another study that is named there).
 
     Args:
         *args: positional arguments of Lightning's ``ModelCheckpoint``, such as ``dirpath``.

@@ -25,6 +25,7 @@ from imbtorch.plots.style import (
     add_legend,
     bracketed,
     brackets_note,
+    default_title,
     display_names,
     figure_and_axes,
     legend_texts,
@@ -45,6 +46,7 @@ MARK = "marked threshold"
 NEAR_THE_EDGE = 0.65  # rate or recall from which a text beside its point would leave the axes
 FEW = 4  # most operating points that have room for large marks
 UNREACHABLE = "out of reach at these class shares"
+VISIBLE = 0.02  # share of positives from which the part out of reach is seen
 EVEN_LEVELS = 9  # lines of equal value where no operating point is marked
 
 
@@ -102,8 +104,9 @@ def plot_precision_recall(
     """Draw precision over recall, with operating points and lines of equal value of a measure.
 
     The curve jumps from threshold to threshold, because average precision is the area below these steps. The grey area
-    is out of reach at these class shares; a dotted line marks random guessing, whose precision is the share of
-    positives. All models must have the same class shares, since their order can change with the shares.
+    is out of reach at these class shares; with less than 2% positives it is too low to be seen, and the legend leaves
+    it out. A dotted line marks random guessing, whose precision is the share of positives. All models must have the
+    same class shares, since their order can change with the shares.
 
     Args:
         models: see :func:`plot_roc`.
@@ -216,6 +219,7 @@ def _draw_roc(
     curves = {name: torch.cat((ends[:1], curve, ends[1:])) for name, curve in curves.items()}
     points = {name: roc_points(named[name])[index] for name, index in places.items()}
     ax.plot([0, 1], [0, 1], color="0.4", linestyle=":", linewidth=1, zorder=1, label=GUESSING)
+    default_title(ax, "ROC")
     ax.set(xlabel="False positive rate", ylabel="True positive rate", xlim=(0, 1), ylim=(0, 1), aspect="equal")
     return draw_curves(ax, curves, points, texts, mark)
 
@@ -233,9 +237,10 @@ def _draw_precision_recall(
     (share, *_), same = _shares(named)
     if same:
         recall = torch.linspace(0, 1, 201, dtype=torch.float64)
-        least = least_precision(recall, share).tolist()
-        ax.fill_between(recall.tolist(), least, color="0.9", linewidth=0, zorder=0, label=UNREACHABLE)
+        least, seen = least_precision(recall, share).tolist(), UNREACHABLE if share >= VISIBLE else None
+        ax.fill_between(recall.tolist(), least, color="0.9", linewidth=0, zorder=0, label=seen)
         ax.axhline(share, color="0.4", linestyle=":", linewidth=1, zorder=1, label=GUESSING)
+    default_title(ax, "Precision over recall")
     ax.set(xlabel="Recall", ylabel="Precision", xlim=(0, 1), ylim=(0, 1), aspect="equal")
     return draw_curves(ax, curves, points, texts, mark, drawstyle="steps-pre")
 

@@ -86,6 +86,11 @@ def add_legend(
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), bbox_transform=down, ncols=columns, **options)
 
 
+def default_title(ax: Axes, text: str) -> None:
+    """Write a title above axes that have none."""
+    ax.set_title(ax.get_title() or text, fontsize="medium", pad=TITLE_PAD)
+
+
 def literal(text: str) -> str:
     """Write a text so that matplotlib draws it as it is; call it once for every name.
 

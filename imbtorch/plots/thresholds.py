@@ -15,6 +15,7 @@ from imbtorch.plots.style import (
     add_legend,
     bracketed,
     brackets_note,
+    default_title,
     display_names,
     figure_and_axes,
     legend_texts,
@@ -45,7 +46,7 @@ def plot_sweep(
     """Draw a measure over the thresholds, and mark the best threshold of each line and the threshold 0.5.
 
     A line jumps where a threshold passes the score of a sample; the fewer samples, the larger its steps. The best
-    threshold of a single line is written at its mark. Those of several lines would overlap there, and stand in the
+    threshold of a single line is written above its mark. Those of several lines would overlap there, and stand in the
     legend.
 
     Args:
@@ -54,7 +55,7 @@ def plot_sweep(
         ax: axes to draw into; by default the axes of a new figure.
         best: ``[2]`` or ``[L, 2]``, the threshold to mark on each line and the value there; by default no mark.
         corrected: best values ``[]`` or ``[L]`` corrected for the choice of the threshold, with their intervals, which
-            the legend shows; nan for none.
+            the legend shows beside the values at the marks; nan for none.
         labels: L names; by default 0 to L-1. A single line is not named.
         name: label of the y axis.
         scale: scale of the x axis: ``"logit"`` for thresholds that crowd near 0 or 1, as for rare events. It shows 0.5
@@ -92,11 +93,13 @@ def plot_sweep(
     for index, (threshold, value) in enumerate(points):
         place = min(max(threshold, low), high)  # a logit axis ends before 0 and 1
         look = line_style(index, 1) | {"linestyle": "None", "markersize": 6, "clip_on": False}
-        ax.plot([place], [value], label=notes[0] if single and notes else None, **look)
+        both = f"{value:.3f} on these samples, {notes[0]}" if single and any(notes) else None
+        ax.plot([place], [value], label=both, **look)
         if single:
-            _write(ax, chosen[0], place, value)
+            _write(ax, chosen[0], place, lines.nan_to_num(nan=value).max().item())  # above the line, not on it
     ax.axvline(0.5, color="0.4", linestyle="dotted", linewidth=1, label="threshold 0.5")
     ax.margins(y=0.12)  # room for the text above the best point
+    default_title(ax, literal(f"{name} at each threshold"))
     title = "corrected: for the choice of the threshold\n" if any(notes) else ""
     add_legend(ax, "below", title=title + brackets_note(corrected))
     return fig, ax

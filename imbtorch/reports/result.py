@@ -283,7 +283,7 @@ class ReportResult(Result):
         """Draw the confusion matrix with the recall of each class next to its row.
 
         The multilabel task, and ``state="margins"``, which keeps no matrix, draw a bar for the recall of each label or
-        class. If ``intervals`` names recalls of classes, such as ``recall/fraud``, error bars show them.
+        class. Error bars show 95% intervals of recalls in ``per_class``; weighted counts and margins have none.
 
         Args:
             ax: matplotlib axes to draw into; by default a new figure.
@@ -296,11 +296,11 @@ class ReportResult(Result):
 
         settings, counts = self._settings, self._at.whole.counts
         names = settings.class_names
-        ends = {
-            row.of: (cell.low, cell.high)
-            for row, cell in _cells(self._rows).items()
-            if row.kind == "class" and row.measure == "recall"
-        }
+        ends: dict[str | None, tuple[float, float]] = {}
+        if isinstance(counts, Tensor) and not settings.counting.weighted:
+            rows = [row for row in settings.values if row.kind == "class" and row.measure == "recall"]
+            found = settings.intervals(self._at.whole, rows, draws=DRAWS, level=LEVEL, generator=None)
+            ends = {row.of: (each.low.item(), each.high.item()) for row, each in found.items()}
         low, high = torch.tensor([ends.get(name, (nan, nan)) for name in names], dtype=torch.float64).unbind(-1)
         recalls = Interval(self.of_classes("recall"), low, high, LEVEL, "")
         if isinstance(counts, Tensor) and counts.ndim == 2:

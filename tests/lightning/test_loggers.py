@@ -87,9 +87,12 @@ def test_a_report_of_everything_has_a_figure_for_each_kind():
     counts = sklearn_metrics.confusion_matrix(TARGET, PREDS)
     assert [int(text.get_text().split("\n")[0]) for text in matrix.texts] == counts[counts > 0].tolist()
     assert recalls_beside(matrix) == pytest.approx(recalls.tolist())
-    (ends,) = [part.get_segments() for part in matrix.child_axes[0].collections]  # of error bars: of the rare class
+    (ends,) = [part.get_segments() for part in matrix.child_axes[0].collections]  # of error bars, also unasked
+    bounds = [report.last_result.interval(f"recall/{name}") for name in ("cat", "dog", "car")]
+    shown = [[[each.low.item(), at], [each.high.item(), at]] for at, each in enumerate(bounds)]
+    np.testing.assert_allclose(ends, shown)
     low, high = (report.last_result.values[f"recall/car_{end}"].item() for end in ("low", "high"))
-    assert np.array(ends).ravel().tolist() == pytest.approx([low, 2, high, 2])
+    assert shown[2] == [[pytest.approx(low), 2], [pytest.approx(high), 2]]
     assert matrix.child_axes[0].get_xlabel() == "Recall\n95% interval"
 
     of_balanced, of_accuracy = figures["val_groups"].axes
@@ -178,7 +181,8 @@ def test_a_sweep_of_classes_shows_the_rarest_that_come():
     figures = validated(sweep, lambda metric: metric.update(*given))
     value, roc, bars = figures["val_curves"].axes
     shown = range(1, 11)
-    assert value.get_title() == roc.get_title() == "The 10 rarest of 12"
+    titles = [f"The 10 rarest of 12\n{each}" for each in ("balanced_accuracy at each threshold", "ROC")]
+    assert [value.get_title(), roc.get_title()] == titles
     assert bars.get_title() == "The 10 rarest of 12\nDotted: random guessing (share of positives)"
     area, best = sweep.interval("auc"), sweep.last_result.values
     curves = []

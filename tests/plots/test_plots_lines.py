@@ -323,9 +323,10 @@ def test_a_sweep_tells_the_values_that_are_corrected():
     assert ax.get_legend().get_title().get_text() == title
     of_one = Interval(*torch.tensor([0.35, 0.25, 0.45]), 0.8, "posterior")
     _, ax = plots.plot_sweep(GRID, values[0], best=best[0], corrected=of_one)
-    assert sorted(legend(ax)) == [corrected, "threshold 0.5"]
+    both = f"0.400 on these samples, {corrected}"
+    assert legend(ax) == [both, "threshold 0.5"]
     assert ax.get_legend().get_title().get_text() == title
-    assert line(ax, corrected).get_xydata().tolist() == best[:1].tolist()
+    assert line(ax, both).get_xydata().tolist() == best[:1].tolist()
     _, ax = plots.plot_sweep(GRID, values[0], best=best[0])
     assert ax.get_legend().get_title().get_text() == ""
 

@@ -83,6 +83,17 @@ def test_the_steps_of_a_precision_recall_curve_are_those_of_average_precision():
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("Recall", "Precision")
 
 
+@pytest.mark.parametrize(("positives", "seen"), [(100, True), (25, True), (10, False)])
+def test_the_legend_names_the_part_out_of_reach_where_it_is_seen(positives, seen):
+    """Its highest place is the share of positives, at a recall of 1: 10%, 2.5% and 1% of 1,000 samples."""
+    counts = torch.tensor([[[1000 - positives, 0], [positives // 5, 4 * positives // 5]]])
+    fig, ax = plots.plot_precision_recall(counts)
+    pixels(fig)
+    assert legend(ax) == [UNREACHABLE["pr"]] * seen + ["random guessing"]
+    if seen:  # below, the frame covers it
+        assert shaded(ax, 0.95, 0.7 * positives / 1000)
+
+
 def test_a_dominance_curve_runs_from_all_negative_to_all_positive():
     """By hand: TNR 1, .9, .5, 0 beside TPR .2, .6, .9, 1."""
     fig, ax = papers.plot_dominance_curve({"model": SWEPT}, marked={"model": 2})
@@ -230,7 +241,9 @@ def test_a_result_of_a_sweep_shows_areas_intervals_and_the_best_threshold():
     titles = [ax.get_legend().get_title().get_text() for ax in (value, roc, pr)]
     assert titles == [f"corrected: for the choice of the threshold\n{BRACKETS}", BRACKETS, BRACKETS]
     drawn = result.interval("value")
-    assert sorted(legend(value)) == [bracketed("corrected", drawn), "threshold 0.5"]
+    on_these = f"{f1_score(target, predicted):.3f} on these samples"
+    assert legend(value) == [bracketed(f"{on_these}, corrected", drawn), "threshold 0.5"]
+    assert [ax.get_title() for ax in (value, roc, pr)] == ["f1 at each threshold", "ROC", "Precision over recall"]
     assert drawn.low < drawn.estimate < 6 / 7
 
 

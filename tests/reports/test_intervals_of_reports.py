@@ -109,15 +109,15 @@ def test_the_table_shows_bounds_where_there_are_any():
 
 
 def test_error_bars_stand_beside_the_matrix_and_on_bars():
-    report = filled(intervals=["recall/fraud", "recall/late"])
-    _, ax = report.plot()
+    report = filled(intervals=[f"recall/{name}" for name in NAMES])
     values = report.compute()
-    (beside,) = ax.child_axes
-    (bars,) = beside.containers
-    drawn = [segment[:, 0].tolist() for segment in bars.lines[2][0].get_segments()]
-    expected = [[values[f"recall/{name}_{limit}"].item() for limit in ("low", "high")] for name in ("fraud", "late")]
-    np.testing.assert_allclose(drawn, expected, atol=1e-6)
-    assert not filled().plot()[1].child_axes[0].collections[0].get_segments()
+    expected = [[values[f"recall/{name}_{limit}"].item() for limit in ("low", "high")] for name in NAMES]
+    for each in (report, filled(), filled(intervals=["iam"])):  # also without being asked for
+        (beside,) = each.plot()[1].child_axes
+        (bars,) = beside.containers
+        drawn = [segment[:, 0].tolist() for segment in bars.lines[2][0].get_segments()]
+        np.testing.assert_allclose(drawn, expected, atol=1e-6)
+    assert not filled(weighted=True).plot()[1].child_axes[0].collections[0].get_segments()
     labels = ImbalanceReport("multilabel", class_names=["a", "b"], measures=["iam"], intervals=["recall/b"])
     labels.update(torch.ones(50, 2, dtype=torch.long), torch.ones(50, 2, dtype=torch.long))
     assert len(labels.plot()[1].containers) == 2  # bars, and the error bar
