@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from rooms import precision_influence
 from sklearn import metrics as sk
 
 from imbtorch.statistics import paired_compare
@@ -68,6 +69,48 @@ def test_average_precisions_are_resampled_by_class_together():
     low, high = np.quantile(drawn, [0.025, 0.975])
     assert [found.difference.low.item(), found.difference.high.item()] == pytest.approx([low, high], abs=0.02)
     assert found.probability.item() == pytest.approx(np.mean(np.array(drawn) > 0), abs=0.05)
+
+
+def test_influences_are_the_derivatives_of_average_precision():
+    """By the weight of one sample, at equal weights of the classes; and by the log-odds of positives."""
+    a, _, target = scored(60, positives=0.4, ties=True)
+    one, target = np.ones(60), target.numpy()
+    place = torch.unique(a, return_inverse=True)[1]
+    histogram = torch.zeros(2, int(place.max()) + 1, dtype=torch.float64)
+    histogram.index_put_((torch.from_numpy(target), place), torch.ones(1, dtype=torch.float64), accumulate=True)
+    influence, rise = precision_influence(histogram)
+
+    def value(weight):
+        return sk.average_precision_score(target, a, sample_weight=weight)
+
+    step = 1e-5
+    for sample in range(60):
+        of_class = target == target[sample]
+        moved = [np.where(of_class, 1 - sign * step, 1) for sign in (1, -1)]  # the weight of its class stays
+        for sign, weight in zip((1, -1), moved, strict=True):
+            weight[sample] += sign * step * of_class.sum()
+        slope = (value(moved[0]) - value(moved[1])) / (2 * step)
+        assert influence[target[sample], place[sample]].item() == pytest.approx(slope, abs=1e-6)
+    odds = [np.where(target == 1, np.exp(sign * step), one) for sign in (1, -1)]
+    assert rise.item() == pytest.approx((value(odds[0]) - value(odds[1])) / (2 * step), abs=1e-6)
+
+
+def test_many_average_precisions_are_compared_without_draws():
+    """With as many positives both methods agree; differences of 200 such sets lie as far apart as the interval says."""
+    a, b, target = scored(30_000, shift=(1.6, 1.5), positives=0.1)
+    found = paired_compare("average_precision", a, b, target)
+    oracle = sk.average_precision_score(target, a) - sk.average_precision_score(target, b)
+    assert found.difference.estimate.item() == pytest.approx(oracle)
+    assert found.difference.draws is None
+    assert found.difference.method == "MOVER, jackknife's correlation"
+    sets = [scored(30_000, shift=(1.6, 1.5), positives=0.1, seed=seed) for seed in range(1, 201)]
+    spread = np.std(
+        [
+            sk.average_precision_score(truth, one) - sk.average_precision_score(truth, other)
+            for one, other, truth in sets
+        ]
+    )
+    assert (found.difference.high - found.difference.low).item() == pytest.approx(2 * 1.96 * spread, rel=0.15)
 
 
 def test_equal_scores_do_not_differ():

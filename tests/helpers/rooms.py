@@ -22,7 +22,8 @@ ROOMS = {
     "deciding.adjusted_margins": "AdjustedMargins",
     "deciding.adjustments": "Adjustments",
     "deciding.curves": (
-        "area area_interval average_precision average_precision_interval matrices_of partial_area_at unresolved"
+        "area area_interval average_precision average_precision_interval matrices_of partial_area_at "
+        "precision_influence unresolved"
     ),
     "deciding.histogram": "Grid bins_of",
     "deciding.steady": "counts_at gain_interval held_out single_threshold steady_threshold",
