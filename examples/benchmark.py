@@ -48,7 +48,7 @@ from torch.utils import benchmark
 import imbtorch
 from imbtorch.counting import kernels
 from imbtorch.papers import skew_map
-from imbtorch.statistics import bootstrap, posterior
+from imbtorch.statistics import bootstrap, paired_compare, posterior
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 PEERS = {name: importlib.util.find_spec(name) is not None for name in ("torcheval", "sklearn", "lightning")}
@@ -1242,6 +1242,41 @@ def grids(bench: Bench) -> None:
     table("update: scores among thresholds", columns, rows)
 
 
+def sweeps(bench: Bench) -> None:
+    """End of an epoch of sweeps of many labels, and comparisons of two models, beside sorts of as many scores."""
+    rows: list[list[object]] = []
+    for size in (1000,) if bench.quick else (1000, 10_000):
+        sweep = imbtorch.ThresholdSweep("f1", task="multilabel", num_labels=size, compute_with_cache=False).to(DEVICE)
+        for _ in range(5):
+            chances = torch.rand(200, size, device=DEVICE)
+            sweep.update(chances, (torch.rand_like(chances) < chances**2).long())
+        held = resident("VmRSS") if platform.system() == "Linux" else 0
+        above = peak_above(sweep.compute, held)
+        result = sweep.result()
+        works: dict[str, Work] = {"compute": sweep.compute}
+        if size == 1000:
+            works |= {"table()": result.table, "best()": result.best}
+            works |= {f"interval({name!r})": partial(result.interval, name) for name in ("auc", "average_precision")}
+        for name, seconds in bench.medians(**works).items():
+            what = f"sweep of {size:,} labels, {name}"
+            if name == "compute":
+                first, aim = seconds, bench.at_most(size / 1000, seconds, f"{what}, s")
+                if above is not None:
+                    bench.at_most(2e9, above + held, f"{what}, peak of the process, bytes")
+            else:
+                aim = bench.at_most(2, seconds / first, f"{what}, times that of compute")
+            rows.append([what, 1e3 * seconds, aim, amount(above) if above and name == "compute" else None])
+    for samples in (200_000,) if bench.quick else (200_000, 2_000_000):
+        target = (torch.rand(samples) < 0.01).long()
+        a, b = (torch.randn(samples) + target for _ in range(2))
+        compare = partial(paired_compare, "average_precision", a, b, target)
+        took = bench.medians(sort=a.sort, compare=compare)
+        what = f"comparison of average precisions, {samples:,} rows"
+        aim = bench.at_most(400, took["compare"] / took["sort"], f"{what}, times a sort")
+        rows.append([what, 1e3 * took["compare"], aim, None])
+    table("sweeps and comparisons of scores", ["what", "ms", "target", "above what was held"], rows)
+
+
 def update_all(metric: Any, batches: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
     for batch in batches:
         metric.update(*batch)
@@ -1336,6 +1371,19 @@ print(time.perf_counter() - start)
 print(next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 
+FILES_MANY = """
+import os, tempfile, time, imbtorch
+folder = tempfile.TemporaryDirectory()
+for number in range(3000):
+    head = "label,pred" if number % 2 else "pred,label"
+    with open(f"{folder.name}/{number:04}.csv", "w") as file:
+        file.write(head + "".join(f"\\n{(number + row) % 3},{number * row % 3}" for row in range(20)))
+start = time.perf_counter()
+imbtorch.report(folder.name, target="label", preds="pred")
+print(time.perf_counter() - start)
+print(next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
 
 def files(bench: Bench) -> None:
     """Reports of files, beside DuckDB and pandas with scikit-learn, in processes of their own."""
@@ -1374,80 +1422,12 @@ def files(bench: Bench) -> None:
     seconds, peak = child(FILES_TEXT)
     aim = bench.at_most(0.5, seconds, "a million texts, s")
     rows.append(["lists of ten text classes", 1, seconds, None, None, peak, None, None, aim])
+    seconds, peak = child(FILES_MANY, 1)
+    aim = bench.at_most(6, seconds, "3,000 CSV files whose columns alternate, s")
+    rows.append(["3,000 CSV files, columns alternate", 0.06, seconds, None, None, peak, None, None, aim])
     head = ["data", "million rows", "imbtorch s", "duckdb s", "pandas s", "imbtorch MB", "duckdb MB", "pandas MB"]
     note = "Seconds without imports, and peaks of whole processes (VmHWM); pandas is with scikit-learn's metrics."
     table("files", [*head, "target"], rows, note)
-
-
-PEAK = """
-print(next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")))
-"""
-LARGE = {  # program whose last lines print seconds and a unit to divide them by -> the most that we aim at
-    "average precision of two models, 200,000 rows / sort of as many scores": (
-        """
-import torch, time
-from imbtorch.statistics import paired_compare
-torch.set_num_threads(1)
-target = (torch.rand(200_000) < 0.02).long()
-a, b = (torch.randn(200_000) + shift * target for shift in (1.5, 2.0))
-unit = min(timed(lambda: torch.sort(a)) for _ in range(5))
-print(timed(lambda: paired_compare("average_precision", a, b, target)), unit)
-""",
-        400,
-    ),
-    "sweep of 1,000 labels, compute, s": ("labels(1000); print(timed(sweep.compute), 1)", 1.2),
-    "sweep of 10,000 labels, compute, s": ("labels(10_000); print(timed(sweep.compute), 1)", 8.9),
-    "best() of 1,000 labels / compute": (
-        "labels(1000); unit = timed(sweep.compute); print(timed(sweep.best), unit)",
-        2,
-    ),
-    "AUC intervals of 1,000 labels / compute": (
-        "labels(1000); unit = timed(sweep.compute); print(timed(lambda: sweep.interval('auc')), unit)",
-        2,
-    ),
-    "3,000 CSV files whose columns alternate, s": (
-        """
-import os, tempfile
-with tempfile.TemporaryDirectory() as folder:
-    for number in range(3000):
-        head = "label,pred" if number % 2 else "pred,label"
-        with open(f"{folder}/{number:04}.csv", "w") as file:
-            file.write(head + "".join(f"\\n{(number + row) % 3},{number * row % 3}" for row in range(20)))
-    print(timed(lambda: imbtorch.report(folder, target="label", preds="pred")), 1)
-""",
-        6,
-    ),
-}
-OF_LARGE = """
-import time, torch, imbtorch
-torch.set_num_threads(1)
-
-def timed(work):
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-def labels(number):
-    global sweep
-    sweep = imbtorch.ThresholdSweep("f1", task="multilabel", num_labels=number, also=["auc"])
-    for _ in range(4):
-        target = (torch.rand(1024, number) < 0.05).long()
-        sweep.update(torch.sigmoid(torch.randn(1024, number) + 2 * target - 3), target)
-"""
-
-
-def large(bench: Bench) -> None:
-    """Large comparisons, sweeps and folders, in processes of their own."""
-    rows: list[list[object]] = []
-    for what, (program, most) in LARGE.items():
-        if bench.quick and "10,000" in what:
-            continue
-        command = [sys.executable, "-W", "ignore", "-c", OF_LARGE + program + PEAK]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        took, peak = done.stdout.splitlines()[-2:]
-        seconds, unit = map(float, took.split())
-        rows.append([what, seconds / unit, seconds, float(peak), bench.at_most(most, seconds / unit, what)])
-    table("large", ["what", "value", "seconds", "peak MB", "target"], rows)
 
 
 SECTIONS = {
@@ -1455,6 +1435,7 @@ SECTIONS = {
     "forward": forward,
     "logits": logits,
     "scores": scores,
+    "sweeps": sweeps,
     "ignore": ignore,
     "groups": groups,
     "clusters": clusters,
@@ -1469,7 +1450,6 @@ SECTIONS = {
     "import": imports,
     "skew": skew,
     "files": files,
-    "large": large,
 }
 
 

@@ -468,13 +468,14 @@ class SweepResult(Result):
         shares = settings.shares_of(index)
         if settings.constrained:
             swept, best = settings.within_limits(index, histogram)
-            counts, place = swept.counts[best], int(swept.places[best])
+            counts, at, place = swept.counts[best], swept.rates[best], int(swept.places[best])
         else:
             known = None if self._settings.constrained else self._chosen.place.reshape(-1)[index]
             chosen = settings.choose(index, histogram) if known is None else int(known)
             assert chosen is not None
-            counts, place = matrices_of(pooled(histogram))[chosen], chosen
-        threshold, at, worth = settings.at(place), read_at(shares, counts.double()), None
+            every = matrices_of(pooled(histogram))
+            counts, at, place = every[chosen], read_at(shares, every.double())[chosen], chosen
+        threshold, worth = settings.at(place), None
         if histogram.ndim == 3:
             worth = effective_samples(counts_at(filled(with_one(histogram)), place).double(), 2)
         flagged = at[:, 1].double()

@@ -163,6 +163,41 @@ def test_many_labels_take_the_best_threshold_nearest_a_half(monkeypatch):
         assert found[f"value/{label}"].item() == pytest.approx(max(values), abs=1e-6)
 
 
+def agreement(counts):
+    """Share of right predictions, from the matrix itself."""
+    return counts.diagonal(dim1=-2, dim2=-1).sum(-1) / counts.sum((-2, -1))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("measure", "oracle"), [("f1", sk.f1_score), ("mcc", sk.matthews_corrcoef), (agreement, sk.accuracy_score)]
+)
+def test_more_labels_than_fit_a_block_take_the_best_threshold(measure, oracle, weighted, monkeypatch):
+    """Against scikit-learn at every threshold; the scores of a label lie between some of the thresholds only."""
+    monkeypatch.setattr(sweep_settings, "MOST_STEADY", 2)
+    generator = np.random.default_rng(0)
+    target = generator.random((60, 40)) < 0.4
+    scores = np.round(0.1 + 0.7 * generator.random((60, 40)) + 0.1 * target, 1) + 0.001
+    weight = generator.random(60) if weighted else np.ones(60)
+    sweep = ThresholdSweep(
+        measure, 41, "multilabel", num_labels=40, also=("auc",), weighted=weighted, higher_is_better=True
+    )
+    given = {"weight": torch.from_numpy(weight)} if weighted else {}
+    sweep.update(torch.from_numpy(scores), torch.from_numpy(target), **given)
+    found, cuts = sweep.compute(), np.linspace(0, 1, 41)
+    for label in (0, 31, 32, 39):
+        sides = target[:, label], scores[:, label]
+        values = [oracle(sides[0], sides[1] > cut, sample_weight=weight) for cut in cuts]
+        tied = [cut for cut, value in zip(cuts, values, strict=True) if value > max(values) - 1e-9]
+        nearest = min(abs(cut - 0.5) for cut in tied)
+        assert abs(found[f"threshold/{label}"].item() - 0.5) == pytest.approx(nearest)
+        assert found[f"value/{label}"].item() == pytest.approx(max(values), abs=1e-6)
+        area = sk.roc_auc_score(*sides, sample_weight=weight)
+        assert found[f"auc/{label}"].item() == pytest.approx(area, abs=1e-6)
+        single = sweep.interval("auc").estimate[label].item() if not weighted else area
+        assert single == pytest.approx(area)
+
+
 @pytest.mark.parametrize("measure", ["f1", "iam"])
 def test_forward_and_compute_of_one_batch_agree(measure):
     for seed in range(10):
