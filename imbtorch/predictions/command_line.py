@@ -88,7 +88,8 @@ def _thresholds(options: argparse.Namespace) -> tuple[int, str]:
         if len(named) > 1:
             raise ValueError(f"--json holds one point, but there are those of {first_names(list(named))}")
         next(iter(named.values())).to_json(options.json)
-    texts = [_printed(result.table(), options.form)]
+    limited = options.at_least or options.alerts or options.costs or options.sure
+    texts = [] if limited and options.form is None else [_printed(result.table(), options.form)]  # it knows no limits
     for name, point in named.items():
         corrected = "" if point.corrected is None else f"\ncorrected for the choice: {point.corrected}"
         texts.append(f"{name}: {point}{corrected}".removeprefix(": "))
@@ -112,7 +113,7 @@ def _label(options: argparse.Namespace) -> tuple[int, str]:
         options.preds,
         labels=options.labels,
         scores=options.scores,
-        threshold=options.threshold,
+        threshold=None if options.threshold is None else _threshold(options.threshold),
         aim=options.aim,
         seed=options.seed,
     )
@@ -121,7 +122,7 @@ def _label(options: argparse.Namespace) -> tuple[int, str]:
     pairs, hits = zip(plan.pool, plan.classes, strict=True), sum(plan.predicted)
     negative, positive = (f"{number:,} rows predicted as {name!r}" for number, name in pairs)
     predicted = ["--preds", options.preds] if options.scores is None else ["--scores", options.scores]
-    predicted += [] if options.threshold is None else ["--threshold", f"{options.threshold:g}"]
+    predicted += [] if options.threshold is None else ["--threshold", options.threshold]
     predicted += [] if options.positive is None else ["--positive", options.positive]
     after = ["imbtorch", "report", str(out), "--target", "label", *predicted, "--unlabelled", str(beside)]
     return 0, (

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 ERROR, INTERRUPTED = 2, 130  # exit codes; those of verdicts are in choosing.gate
 ARGUMENTS = re.compile(
     r"\b(?P<name>class_names|positive|task|missing|ignore|no_answer|scores|preds|threshold|logits|group|frequency|encoding|decimal"
-    r"|head|prevalence|unclear|id|by_row|model|alerts|margin|looks_file|looks|look)=(?P<value>\[\.\.\.\]|'[^']*'|\"[^\"]*\"|-?\w*)"
+    r"|head|prevalence|unlabelled|unclear|id|by_row|model|alerts|margin|looks_file|looks|look)=(?P<value>\[\.\.\.\]|'[^']*'|\"[^\"]*\"|-?\w*)"
 )  # in remedies of errors
 OF_PYTHON = re.compile(r"; [^;]*(?:draws=|functools\.partial)[^;]*")  # remedies for which the command has no option
 EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
@@ -182,7 +182,7 @@ def _parser() -> Parser:
     chosen = plan.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--preds", metavar="COLUMN", help="column of predicted classes")
     chosen.add_argument("--scores", metavar="COLUMN", help="column of scores of the positive class; needs --threshold")
-    plan.add_argument("--threshold", type=float, metavar="T", help="score above which 1 is predicted")
+    plan.add_argument("--threshold", metavar="T", help="score above which 1 is predicted, or the JSON file of a point")
     plan.add_argument("--positive", help="positive one of two classes; by default 1 or True")
     plan.add_argument("--labels", type=int, required=True, metavar="N", help="number of rows to label")
     plan.add_argument("--aim", choices=("f1", "recall", "precision"), default="f1", help="f1 is also for mcc and iam")

@@ -165,6 +165,11 @@ class Predictions:
             given = from_arrays(argument, predicted, self._target, more)
         else:
             source = self._open([self._target, predicted, *more.values()])
+            if ORDER in source.names:
+                raise ValueError(
+                    f"the source has a column {ORDER!r}: a plan drew these labels, and without it they are biased; "
+                    "pass unlabelled= the plan to report, or leave the column out"
+                )
             given = from_source(source, argument, predicted, self._target, more)
         with reading(given.source):
             return samples_of(given, self._rules, logits)
@@ -238,7 +243,7 @@ class Predictions:
         *,
         labels: int,
         scores: Any = None,
-        threshold: float | None = None,
+        threshold: float | OperatingPoint | None = None,
         logits: bool = False,
         aim: Aim = "f1",
         seed: int = 0,
@@ -249,7 +254,7 @@ class Predictions:
             preds: predicted classes.
             labels: number of labels, of which one at least is of each predicted class.
             scores: scores of the positive class in place of predicted classes.
-            threshold: score strictly above which 1 is predicted.
+            threshold: score strictly above which 1 is predicted, or an operating point.
             logits: whether scores are logits.
             aim: ``"f1"``, also for MCC and IAM, which labels a third of all among the rows predicted positive;
                 ``"recall"`` labels a tenth, ``"precision"`` as many as possible.
@@ -266,6 +271,8 @@ class Predictions:
         if (preds is None) == (scores is None):
             raise TypeError("preds or scores must be given, one of them")
         argument, predicted = ("preds", preds) if scores is None else ("scores", scores)
+        if isinstance(threshold, OperatingPoint):
+            threshold = threshold.checked_for(logits)
         read = self._pool(argument, predicted, logits, threshold, None, None, labelled=False)
         return planned(read, labels, aim, seed, threshold)
 

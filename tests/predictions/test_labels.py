@@ -311,6 +311,8 @@ def test_the_command_writes_all_rows_and_reports_what_was_filled_in(scored, tmp_
     by_hand = data_of(known).report("pred", unlabelled=known)
     assert "f1" in shown
     assert str(by_hand.table()["measure"]["f1"]["all"])[:3] in shown
+    assert run("report", out, "--target", "label", *named, "--missing", "drop") == 2
+    assert "a plan drew these labels, and without it they are biased; pass --unlabelled" in capsys.readouterr().err
     assert run(*words[:1], out, *words[2:]) == 2
     assert "which is read" in capsys.readouterr().err
     other = tmp_path / "other.csv"
@@ -326,3 +328,17 @@ def test_the_page_shows_what_the_command_prints(tmp_path, monkeypatch, capsys):
     Path("pool.csv").write_text("pred\n" + "ok\n" * 99_000 + "fraud\n" * 1000, encoding="utf-8")
     assert run(*shlex.split(command)) == 0
     assert capsys.readouterr().out == text
+
+
+def test_a_plan_takes_the_threshold_of_an_operating_point(tmp_path):
+    point = Predictions(target=TRUTH).thresholds(SCORES, "f1").best()
+    point.to_json(tmp_path / "point.json")
+    pool = Predictions(target=[None] * SIZE)
+    expected = pool.label_plan(scores=SCORES, labels=300, threshold=point.threshold)
+    assert vars(pool.label_plan(scores=SCORES, labels=300, threshold=point)) == vars(expected)
+    pytest.importorskip("duckdb", reason="needs imbtorch[files]")
+    with open(tmp_path / "pool.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["score"], *([each] for each in SCORES)])
+    named = ["--scores", "score", "--threshold", tmp_path / "point.json"]
+    assert run("label", tmp_path / "pool.csv", *named, "--labels", "300", "--out", tmp_path / "out.csv") == 0
+    assert json.loads((tmp_path / "out.plan.json").read_text(encoding="utf-8"))["rows"] == list(expected.rows)
