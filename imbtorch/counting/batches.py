@@ -252,7 +252,10 @@ FEW_CLASSES = 32  # up to this number, checking all scores for NaN is faster tha
 def highest(scores: Tensor) -> tuple[Tensor, Tensor]:
     """Return the class of the highest of scores ``[N, C, ...]``, and values that hold NaN if the scores do."""
     if scores.ndim == 2 and scores.dtype in (torch.float32, torch.float64) and reading_is_free(scores):
-        preds = torch.from_numpy(array(scores).argmax(1))  # ten times as fast as torch for 1000 classes
+        values = array(scores)
+        if scores.shape[1] == 2:  # a fifth of the time of argmax
+            return torch.from_numpy(values[:, 1] > values[:, 0]), scores
+        preds = torch.from_numpy(values.argmax(1))  # ten times as fast as torch for 1000 classes
         return preds, scores if scores.shape[1] <= FEW_CLASSES else scores.gather(1, preds.unsqueeze(1)).squeeze(1)
     best = torch.max(scores, 1)
     return best.indices, best.values

@@ -152,8 +152,9 @@ class SyncedMetric(Metric):
 
     def _note_samples(self, preds: Tensor, target: Tensor) -> None:
         """Note samples until those of several processes have been compared."""
-        noted = is_traced(preds) or (self._alike_in and not self._unsure_in) or not self.distributed_available_fn()
-        if not noted and not captures(preds.device):
+        if torch.compiler.is_compiling() or not self.distributed_available_fn():  # the cheap questions first
+            return
+        if not (is_traced(preds) or (self._alike_in and not self._unsure_in) or captures(preds.device)):
             self._seen.add(preds, target)
 
     def _check_first_sync(

@@ -195,6 +195,23 @@ def test_ties_go_to_the_first_class():
     assert torch.equal(confusion_matrix(scores, target, "multiclass", num_classes=3), expected)
 
 
+@pytest.mark.parametrize("margin", [0, 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_two_scores_are_compared_as_python_does(dtype, margin):
+    """The first of equal ones; NaN of an ignored sample does not matter, and that of another is an error."""
+    inf, nan = float("inf"), float("nan")
+    pairs = list(itertools.product([-inf, -1.0, -0.0, 0.0, 1e-45, 1.0, inf], repeat=2))
+    target = [index % 2 for index in range(len(pairs))]
+    wide = torch.tensor([(*pair, 9.0)[: 2 + margin] for pair in [*pairs, (nan, 0.0), (0.0, nan)]], dtype=dtype)
+    scores, truth = wide[:, :2], torch.tensor([*target, -1, -1])
+    found = confusion_matrix(scores, truth, "multiclass", num_classes=2, ignore_index=-1)
+    expected = counted(torch.tensor([pair.index(max(pair)) for pair in scores[:-2].tolist()]), truth[:-2], 2)
+    assert torch.equal(found, expected)
+    for row in (-2, -1):
+        with pytest.raises(ValueError, match="NaN"):
+            confusion_matrix(scores[[0, row]], truth[[0, 1]], "multiclass", num_classes=2)
+
+
 def test_infinite_scores_count():
     inf = float("inf")
     scores, target = torch.tensor([[-inf, 0.0, -inf], [0.0, 1.0, inf]]), torch.tensor([1, 0])
