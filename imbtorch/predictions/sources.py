@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain, product
+from itertools import chain, count, product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -123,10 +124,10 @@ def note_on_models(source: Source, named: Sequence[str], target: Column) -> list
     size, columns = len(target.codes), dict[str, Column]()
     if not isinstance(source, Arrays) or size > MOST_ROWS:
         return []
-    for name in source.names:
+    for name in (each for each in source.names if each not in named):
         with suppress(TypeError, ValueError):  # columns that nobody named may hold anything
             values = as_array(name, source.columns[name])
-            if name not in named and values.dtype.kind in "iuUO":
+            if values.dtype.kind in "iuUO":
                 column = column_of(name, values, [])
                 columns |= {name: column} if len(column.codes) == size and size % len(column.levels) == 0 else {}
     for (name, models), (other, ids) in product(columns.items(), repeat=2):
@@ -317,13 +318,12 @@ def column_of(name: str, values: Array, orders: Sequence[list[Any]]) -> Column:
         unique, codes = np.unique(values, return_inverse=True)
         return Column(name, unique.tolist(), codes)
     listed = values.tolist()
+    index = defaultdict[Any, int](count().__next__)  # a new value takes the next number
     try:
-        found = list(dict.fromkeys([*chain(*orders), *listed]))
-        index = {each: at for at, each in enumerate(found)}
-        codes = np.fromiter(map(index.__getitem__, listed), np.int64, len(listed))
+        codes = np.fromiter(map(index.__getitem__, chain(*orders, listed)), np.int64)[-len(listed) :]
     except TypeError as error:
         raise TypeError(f"{name} must hold strings, integers or booleans: {error}") from error
-    return Column(name, found, codes, orders=orders)
+    return Column(name, list(index), codes, orders=orders)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
