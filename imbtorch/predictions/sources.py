@@ -320,10 +320,10 @@ def column_of(name: str, values: Array, orders: Sequence[list[Any]]) -> Column:
     listed = values.tolist()
     index = defaultdict[Any, int](count().__next__)  # a new value takes the next number
     try:
-        codes = np.fromiter(map(index.__getitem__, chain(*orders, listed)), np.int64)[-len(listed) :]
+        codes = np.fromiter(map(index.__getitem__, chain(*orders, listed)), np.int64)
     except TypeError as error:
         raise TypeError(f"{name} must hold strings, integers or booleans: {error}") from error
-    return Column(name, list(index), codes, orders=orders)
+    return Column(name, list(index), codes[len(codes) - len(listed) :], orders=orders)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
