@@ -33,7 +33,7 @@ class Pairing(NamedTuple):
     old: Any
     new: Any
     other: Any = None  # predictions of the new model, if they have a source of their own
-    id: str | None = None
+    id: str | Sequence[str] | None = None
     by_row: bool = False
     model: str | None = None
     threshold: float | Sequence[float] | None = None
@@ -71,11 +71,11 @@ def paired(
             raise ValueError("old and new are the same column; name two, or pass other= or model=")
         called = how.new, how.old
     elif other is None:
-        named = {**roles, "id": how.id, "model": how.model}
+        named = {**roles, "model": how.model}
         wanted = {role: single(source, role, _checked(name)) for role, name in named.items() if name is not None}
         if wanted["old"] != wanted["new"]:
             raise ValueError("old and new must name the same column of a long source, whose models are in model=")
-        first, second, called = _split_models(source, wanted.pop("model"), list(wanted.values()))
+        first, second, called = _split_models(source, wanted.pop("model"), [*wanted.values(), *_ids(how, source)])
         source, names = _joined(first, second, roles, roles["target"], how)
     else:
         if how.old != how.new and how.new in source.names:
@@ -187,7 +187,7 @@ def _are_there(scores: Array, keep: Array, start: int, rules: Rules) -> Array:
     return ~lacking
 
 
-def _of_classes(columns: dict[str, Column], rules: Rules, id: str | None) -> PairedModels:
+def _of_classes(columns: dict[str, Column], rules: Rules, id: Any) -> PairedModels:
     """Return the joint counts of predicted classes."""
     classed = [role for role in columns if role != "cluster"]
     columns.update(zip(classed, without_left_out([columns[role] for role in classed], rules), strict=True))
@@ -210,7 +210,7 @@ def _codes(classes: Classes, column: Column, role: str) -> Array:
     return classes.table(column, role == "target")[column.codes]
 
 
-def _check_targets(target: Array, again: Array, times: Array | None, names: Sequence[str], id: str | None) -> None:
+def _check_targets(target: Array, again: Array, times: Array | None, names: Sequence[str], id: Any) -> None:
     """Raise unless both sources have the same targets."""
     wrong = (target != again) & (np.minimum(target, again) >= 0)
     if wrong.any():
@@ -251,6 +251,12 @@ def _relation(source: Source, like: Source | None, wanted: Sequence[str], more: 
     return source if getattr(source, "connection", None) else in_memory(source, wanted, like, more)
 
 
+def _ids(how: Pairing, source: Source) -> list[str]:
+    """Return the columns whose values together pair the rows."""
+    names = [how.id] if isinstance(how.id, str) else how.id or []
+    return [single(source, "id", _checked(name)) for name in names]
+
+
 def _is_id(name: str) -> bool:
     """Return whether a column tells which sample a row is, by its name."""
     return re.fullmatch(r"(.*_)?id|image|path", name, re.IGNORECASE) is not None
@@ -268,7 +274,7 @@ def _joined(
     if how.id is None:
         keys = [] if how.by_row else [name for name in old.names if _is_id(name) and name in new.names]
     else:
-        keys = list({single(each, "id", _checked(how.id)) for each in (old, new)})
+        keys = list(dict.fromkeys([*_ids(how, old), *_ids(how, new)]))
         LOG.warning("imbtorch: pairing rows by %r keeps all ids in memory, about %d bytes a row", how.id, BYTES)
     used = [*first.values(), *second.values(), *keys]
     more = [name for name in old.names if name not in used and old.names.count(name) == new.names.count(name) == 1]

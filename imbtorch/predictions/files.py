@@ -225,7 +225,11 @@ class Relation(Source):
             source.verify([*names.values(), *keys])
             place = places([*names.values(), *keys, *telling])
             cells = [f"{place[name]} AS {quoted(role)}" for role, name in names.items()]
-            cells += [f"{KEY.format(place[key])} AS key{at}" for at, key in enumerate([*keys, *telling])]
+            shown = [KEY.format(place[key]) for key in (*keys, *telling)]
+            if by_id and len(keys) > 1:
+                whole = f"to_json([{', '.join(shown)}])::VARCHAR"
+                shown = [f"CASE WHEN {' || '.join(shown)} IS NOT NULL THEN {whole} END"]
+            cells += [f"{each} AS key{at}" for at, each in enumerate(shown)]
             return source._select(list(place)).project(", ".join(cells))
 
         def query(sql: str) -> Any:
@@ -235,7 +239,7 @@ class Relation(Source):
             columns(new, second).create_view("imbtorch_new")
             old = columns(self, first)
             if by_id:
-                _check_ids(query, keys[0])
+                _check_ids(query, ", ".join(keys))
                 both, row = "imbtorch_old AS o JOIN imbtorch_new AS n USING (key0)", "'the row with id ' || key0"
             else:
                 both, row = "imbtorch_old AS o POSITIONAL JOIN imbtorch_new AS n", ROW

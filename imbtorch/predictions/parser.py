@@ -227,7 +227,9 @@ def _parser() -> Parser:
     two.add_argument(
         "--model", metavar="COLUMN", help="column of the model of each row of a long file; the first row's is old"
     )
-    two.add_argument("--id", metavar="COLUMN", help="column that pairs the rows; by default their order")
+    two.add_argument(
+        "--id", type=names_in, metavar="COLUMNS", help="columns that pair the rows; by default their order"
+    )
     two.add_argument("--by-row", action="store_true", help="pair by order although a column of ids differs")
     _add_reading(two)
     two.add_argument("--measure", required=True, help="measure to compare, such as balanced_accuracy, or auc")

@@ -420,15 +420,17 @@ class Predictions:
     # fmt: off
     @overload
     def compare(
-        self, old: Any, new: Any, measure: str, *, other: Predictions | None = ..., id: str | None = ...,
-        by_row: bool = ..., model: str | None = ..., threshold: float | Sequence[float] | None = ...,
-        alerts: float | None = ..., margin: None = ..., level: float = ..., generator: torch.Generator | None = ...
+        self, old: Any, new: Any, measure: str, *, other: Predictions | None = ...,
+        id: str | Sequence[str] | None = ..., by_row: bool = ..., model: str | None = ...,
+        threshold: float | Sequence[float] | None = ..., alerts: float | None = ..., margin: None = ...,
+        level: float = ..., generator: torch.Generator | None = ...
     ) -> Comparison: ...
     @overload
     def compare(
-        self, old: Any, new: Any, measure: str, *, other: Predictions | None = ..., id: str | None = ...,
-        by_row: bool = ..., model: str | None = ..., threshold: float | Sequence[float] | None = ...,
-        alerts: float | None = ..., margin: float, level: float = ..., generator: torch.Generator | None = ...
+        self, old: Any, new: Any, measure: str, *, other: Predictions | None = ...,
+        id: str | Sequence[str] | None = ..., by_row: bool = ..., model: str | None = ...,
+        threshold: float | Sequence[float] | None = ..., alerts: float | None = ..., margin: float,
+        level: float = ..., generator: torch.Generator | None = ...
     ) -> Verdict: ...
     # fmt: on
     def compare(
@@ -438,7 +440,7 @@ class Predictions:
         measure: str,
         *,
         other: Predictions | None = None,
-        id: str | None = None,
+        id: str | Sequence[str] | None = None,
         by_row: bool = False,
         model: str | None = None,
         threshold: float | Sequence[float] | None = None,
@@ -458,8 +460,8 @@ class Predictions:
             new: predictions of the new model.
             measure: name in the catalogue, or ``"auc"`` or ``"average_precision"``.
             other: source of the new model; its targets may be left out if rows are paired by ``id``.
-            id: column that pairs the rows of two sources; by default they are paired by their order, and targets must
-                agree.
+            id: column, or several, that pair the rows of two sources; by default their order pairs them, and targets
+                must agree.
             by_row: whether to pair rows by order although columns such as ``"image_id"`` differ.
             model: column that names the model of each row of a long source; the model of the first row is the old one.
             threshold: score strictly above which 1 is predicted, or one for each model, the old one first.

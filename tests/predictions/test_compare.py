@@ -406,3 +406,30 @@ def test_the_text_names_columns_or_models():
     one = compared({"y": [0, 1] * 9, "p": [0, 0] * 9}, {"y": [0, 1] * 9, "p": [0, 1] * 9}, measure="recall",
         target="y", preds="p")  # fmt: skip
     assert "new - old: 1.000" in str(one)
+
+
+def test_two_columns_pair_rows(tmp_path, capsys):
+    """Together they tell rows apart, also where their texts would join to the same one."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    keys = [("a", "b, c"), ("a, b", "c"), ("a", 'b"'), ('a"', "b"), *((f"p{at // 3}", str(at % 3)) for at in range(96))]
+    target, old, new = rng.integers(2, size=(3, len(keys)))
+    patient, image = zip(*keys, strict=True)
+    turn = rng.permutation(len(keys))
+    first = pandas.DataFrame({"patient": patient, "image": image, "label": target, "pred": old})
+    second = pandas.DataFrame({"patient": patient, "image": image, "pred": new}).iloc[turn]
+    expected = sklearn.metrics.accuracy_score(target, new) - sklearn.metrics.accuracy_score(target, old)
+    data, other = (imbtorch.Predictions(each, target="label") for each in (first, second))
+    found = data.compare("pred", "pred", "accuracy", other=other, id=["patient", "image"])
+    assert found.difference.estimate.item() == pytest.approx(expected)
+    with pytest.raises(ValueError, match=r"several rows with patient '.*'; ids must differ"):
+        data.compare("pred", "pred", "accuracy", other=other, id="patient")
+    missing = imbtorch.Predictions(second.iloc[1:], target="label")
+    with pytest.raises(ValueError, match=r"new has no row with patient, image '\[.*\]' \(1 are missing\)"):
+        data.compare("pred", "pred", "accuracy", other=missing, id=["patient", "image"])
+    for name, frame in (("old", first), ("new", second.assign(label=target[turn]))):
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    words = ["compare", tmp_path / "old.csv", tmp_path / "new.csv", "--target", "label", "--preds", "pred"]
+    words += ["--id", "patient,image", "--measure", "accuracy", "--margin", ".3"]
+    assert command_line.main(list(map(str, words))) in (0, 3)
+    assert f"accuracy, new - old: {expected:+.3f} [" in capsys.readouterr().out
