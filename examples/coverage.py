@@ -1519,7 +1519,7 @@ TWO_SHIFTS = ((1.0, 1.0), (1.5, 1.0), (2.5, 1.0), (3.0, 2.5), (4.0, 4.0))
 
 @table("paired_scores",
     "positives, negatives, shift of a, shift of b | AUC of a, AUC of b, covered AUC, AUC width, covered AP, AP width",
-    [(*size, *shift) for size, shift in product(TWO_SIZES, TWO_SHIFTS)], 400)  # fmt: skip
+    [(*size, *shift) for size, shift in product(TWO_SIZES, TWO_SHIFTS)], 1000)  # fmt: skip
 def of_two_models(sets: int, positives: int, negatives: int, *shifts: float) -> list[float]:
     """Coverage and width of differences of areas; .8 of the variance of scores is common, positives are shifted."""
     target = (torch.arange(positives + negatives) < positives).long()
