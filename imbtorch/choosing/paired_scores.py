@@ -139,12 +139,7 @@ def compare_clusters(
 
 
 def _combined(
-    a: Interval,
-    b: Interval,
-    correlation: Tensor,
-    places: Tensor,
-    method: str,
-    most: Sequence[float] = (math.inf, math.inf),
+    a: Interval, b: Interval, correlation: Tensor, places: Tensor, method: str, most: Sequence[float] = (math.inf,) * 2
 ) -> Interval:
     """Combine two intervals of correlated values into that of their difference; of a distance ``most`` correlates."""
     correlation = correlation.nan_to_num().clamp(-1, 1)
