@@ -25,8 +25,6 @@ from imbtorch.metrics.hand_till import HandTill
 from imbtorch.metrics.rows import Row
 from imbtorch.metrics.shared_result import ReportedValue
 from imbtorch.metrics.single import ConfusionMatrix, ConfusionMatrixMetric
-from imbtorch.predictions.results import merge_results, open_result
-from imbtorch.predictions.saved import Predictions, report
 from imbtorch.reports.groups import shot_groups
 from imbtorch.reports.report import ImbalanceReport
 from imbtorch.reports.result import ReportResult
@@ -42,6 +40,8 @@ if TYPE_CHECKING:
     from imbtorch import papers as papers
     from imbtorch import plots as plots
     from imbtorch import statistics as statistics
+    from imbtorch.predictions.results import merge_results, open_result
+    from imbtorch.predictions.saved import Predictions, report
 
 
 __all__ = [
@@ -85,10 +85,16 @@ def __dir__() -> list[str]:
     return sorted((*__all__, *(module.rpartition(".")[2] for module in _PUBLIC_MODULES[1:])))
 
 
+# Names of saved predictions are a quarter of the time of an import, and a training needs none of them.
+_OF_PREDICTIONS = {"Predictions": "saved", "merge_results": "results", "open_result": "results", "report": "saved"}
+
 if not TYPE_CHECKING:  # type checkers would take any name for one of these
 
     def __getattr__(name: str) -> object:
-        """Return a public module, imported when it is first read; refuse other names with the one that may be meant."""
+        """Return what is imported when it is first read; refuse other names with the one that may be meant."""
+        if name in _OF_PREDICTIONS:
+            module = importlib.import_module(f"{__name__}.predictions.{_OF_PREDICTIONS[name]}")
+            return globals().setdefault(name, getattr(module, name))
         if f"{__name__}.{name}" in _PUBLIC_MODULES:
             return importlib.import_module(f"{__name__}.{name}")
         raise AttributeError(f"module 'imbtorch' has no attribute {name!r}{_did_you_mean(name, __dir__())}")
