@@ -16,18 +16,14 @@ from imbtorch.intervals.draws import clusters_drawn, multinomial, normal_quantil
 from imbtorch.intervals.intervals import Interval, check_level, jackknife
 
 ROUNDING = 1e-24  # variance below which the changes of an area are rounding errors
-LABELS_AT_ONCE = 32  # histograms in memory at a time, 1 MB each with what is computed of it
+LABELS_AT_ONCE = 32  # histograms in memory at a time; what is computed of them, 1 MB each, stays in the cache
 
 
 def by_labels(function: Callable[..., Tensor], histogram: Tensor, *others: Tensor) -> Tensor:
-    """Apply a function to the histograms ``[..., 2, B]`` of some labels at a time, and to other tensors ``[..., *]``.
-
-    What is computed of them then stays in the cache; of all labels it may take more memory than there is.
-    """
-    lead = histogram.ndim - 2
-    if not lead:
+    """Apply a function to histograms ``[..., 2, B]`` and other tensors ``[..., *]``, some labels at a time."""
+    if histogram.ndim == 2:
         return function(histogram, *others)
-    flat = [torch.split(each.flatten(0, lead - 1), LABELS_AT_ONCE) for each in (histogram, *others)]
+    flat = [torch.split(each.flatten(0, histogram.ndim - 3), LABELS_AT_ONCE) for each in (histogram, *others)]
     found = torch.cat([function(*some) for some in zip(*flat, strict=True)])
     return found.reshape(*histogram.shape[:-2], *found.shape[1:])
 
@@ -297,10 +293,9 @@ def _precision_moments(histogram: Tensor) -> Tensor:
 
 
 def area_influence(histogram: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the influence of a sample of each bin on the area, given float64 ``[..., 2, B]``.
+    """Compute the influence of a sample of each bin on the area, plus a constant, as :func:`precision_influence`.
 
-    It is the share of the other class that a positive outranks, or that outranks a negative; ties count half. The share
-    of positives, the second influence of :func:`precision_influence`, has none.
+    It is the share of the other class that a positive outranks, or that outranks a negative; ties count half.
     """
     below = ratio(histogram.cumsum(-1) - histogram / 2, histogram.sum(-1, keepdim=True))
     return torch.stack((1 - below[..., 1, :], below[..., 0, :]), -2), histogram.new_zeros(())
