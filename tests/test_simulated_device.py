@@ -821,15 +821,16 @@ def test_every_function_of_counts_is_tried():
 @pytest.mark.usefixtures("_default_device")
 @pytest.mark.parametrize("kind", KINDS | SWEEPS)
 def test_metrics_while_the_device_is_the_default(kind):
-    make = (KINDS | SWEEPS)[kind]
+    make, ids = (KINDS | SWEEPS)[kind], torch.arange(SAMPLES, device="cpu") // 4
+    more = {"cluster": ids} if kind == "clusters" else {}
     with torch.device("cpu"):
         here = make()
         given = scores_of(here)
-        here.update(*given)
+        here.update(*given, **more)
         wanted, told_here = here.compute(), read(here) if kind in SWEEPS and not isinstance(here, HandTill) else None
     there = make()
     assert there.device.type == "sim"
-    there.update(*moved(given))
+    there.update(*moved(given), **({"cluster": ids.to("sim")} if more else {}))
     same(there.compute(), wanted)
     if told_here is not None:
         assert read(there) == told_here

@@ -211,14 +211,11 @@ def calls():
         auc, of = ("auc", "average_precision"), "" if task == "binary" else "/1"
         shares, several = {"prevalence": {"prevalence": SHARES[task]}}, task == "multiclass"
         given = {"cluster": {"cluster": CLUSTER.numpy()}, "weight": {"weight": LIGHT.numpy()}} | shares
-        given |= {"prior": {"prior": [90, 3, 1]}} if several else {}
-        prior = {"prior": [9, 3, 1]} if several else {}
         for name, output in {
             "values": {"measures": MEASURES},
             "intervals": {"measures": MEASURES, "intervals": True},
             "areas": {"intervals": [f"{each}{of}" for each in auc]},
             "area": {"intervals": [f"auc{of}"]},
-            "rule": {"rule": "f1", "measures": ["accuracy"]} | prior,
         }.items():
             yield f"report {task}: {name}", partial(saved, task, output), given
         for name, output in {

@@ -333,8 +333,7 @@ def of_all_names() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
     objects = {each[0].rpartition("/")[2]: each for listed in OBJECTS.values() for each in listed}
     for module in PUBLIC_MODULES:
         names = sorted(importlib.import_module(module).__all__, key=str.lower)
-        of_results = {name: ("api/results", name, f"{module}.{name}") for name in names}
-        yield module, [(of_results | objects)[name] for name in names]
+        yield module, [objects[name] for name in names]
 
 
 class AllNames(SphinxDirective):
@@ -491,11 +490,15 @@ def let_titles_break(app: Sphinx, page: str, template: str, context: dict[str, A
 
 
 def find_source(app: Sphinx, module: str) -> tuple[str, dict[str, tuple[str, int, int]]] | None:
-    """Find the source of ``ModelCheckpoint``, which its module holds under its other name."""
-    if module != imbtorch.lightning.ModelCheckpoint.__module__:
+    """Find the source of ``ModelCheckpoint``, which its module holds under its other name, and of shared modules.
+
+    A module has one prefix for the links back from its source, that of its public names; its private ones get none.
+    """
+    shared = {"imbtorch.metrics.rows": "Result", "imbtorch.metrics.shared_result": "SharedResult"}
+    if module not in (imbtorch.lightning.ModelCheckpoint.__module__, *shared):
         return None
     analyzer = ModuleAnalyzer.for_module(module)
-    tags = analyzer.find_tags()
+    tags = {name: tag for name, tag in analyzer.find_tags().items() if name.split(".")[0] != shared.get(module)}
     return analyzer.code, {name.replace("TiesCheckpoint", "ModelCheckpoint"): tag for name, tag in tags.items()}
 
 
