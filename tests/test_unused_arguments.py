@@ -288,8 +288,6 @@ REFUSED = [
     "limits need probabilities",
     "areas have no intervals with cluster=",
     "average precision has no interval at another prevalence",
-    "prior is for the rule of several classes",
-    "rule takes neither weight nor prevalence for several classes",
     "sure= needs independent samples",
     "has no argument 'weighted'",
     "must be left out for '(auc|average_precision)'",
