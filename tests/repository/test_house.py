@@ -43,7 +43,7 @@ WINGS = {  # each with the wings that it may import; any wing may import plots
 }
 FACES = {"imbtorch", "imbtorch.__main__", "imbtorch.statistics"}
 PUBLIC = {*PUBLIC_MODULES, "imbtorch.measures", "imbtorch.functional", "imbtorch.version"}
-CORE_LINES, CORE_MODULES, LINES = 12_500, 46, 30_650
+CORE_LINES, CORE_MODULES, LINES = 12_500, 46, 30_750
 COMPLEXITY, DOCSTRING_LINES = 18, 60
 PARAMETERS, OF_LIGHTNING = 12, 16  # most of a public callable; Lightning's ModelCheckpoint has 15
 MORE_PARAMETERS = {  # whoever raises one of these names it in the subject of the commit
