@@ -541,6 +541,15 @@ class Files(Relation):
         """Read the keys of the first objects of JSON lines, or of an array of objects."""
         if text.startswith("\ufeff"):
             raise ValueError(f"{path} begins with a byte order mark, which JSON must not have; save it without one")
+        if whole := _rows_of_columns(path, text, packed):
+            pointers = [literal("/" + name.replace("~", "~0").replace("/", "~1")) for name in whole]
+            held = [isinstance(next((v for v in each.values() if v is not None), 0), list) for each in whole.values()]
+            cells = [
+                f"CAST(unnest(json->{at}->'$.*') AS DOUBLE[])" if lists else f"unnest(json->{at}->>'$.*')"
+                for at, lists in zip(pointers, held, strict=True)
+            ]
+            options = f", format='unstructured', compression='{packed or 'none'}', maximum_object_size=2147483647"
+            return Reader("json_objects", options, tuple(whole), tuple(cells), packed)
         array, keys = text.lstrip().startswith("["), dict[str, Any]()
         for row in _objects(path, text, array):
             keys |= {key: each for key, each in row.items() if keys.get(key) is None}
@@ -597,6 +606,30 @@ def _parquet_file(path: str, **options: Any) -> Any:
     """Open a file of Parquet with PyArrow, which would take some names for addresses."""
     file = importlib.import_module("pyarrow").OSFile(os.path.abspath(path))
     return importlib.import_module("pyarrow.parquet").ParquetFile(file, **options)
+
+
+def _rows_of_columns(path: str, text: str, packed: str | None) -> dict[str, dict[str, Any]]:
+    """Return the columns of a file that is one object of columns, as pandas' to_json() writes it; none of others."""
+    if not re.match(r'\s*\{\s*"([^"\\]|\\.)*"\s*:\s*\{', text):
+        return {}
+    with importlib.import_module("pyarrow").input_stream(path, compression=packed) as stream:
+        try:
+            whole = json.loads(stream.read(), object_pairs_hook=_with_names_once)
+        except (ValueError, RecursionError):  # of objects in lines
+            return {}
+    if not all(isinstance(each, dict) for each in whole.values()):
+        return {}
+    first, *others = map(list, whole.values())
+    if any(each != first for each in others):
+        raise ValueError(f"columns of {path} hold different rows, or the same in another order; write an object a row")
+    return dict(whole)
+
+
+def _with_names_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; raise a ValueError if it holds a name twice."""
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return found
 
 
 def _objects(path: str, text: str, array: bool) -> Iterator[dict[str, Any]]:

@@ -156,6 +156,10 @@ class Engine(Source):
         """Names of all columns."""
         return list(self._types.names())
 
+    def _column(self, name: str) -> Any:
+        """Return a column by its place, since Polars reads names such as ``*`` and ``^a$`` as patterns."""
+        return importlib.import_module("narwhals").nth(self.names.index(name))
+
     def orders(self, name: str) -> list[list[Any]]:
         """Return the categories of an Enum, which narwhals calls ordered categories of all engines."""
         kind = self._types[name]
@@ -168,14 +172,14 @@ class Engine(Source):
         if sums is not None:
             column = nw.col(place[sums])
             wanted += [column.sum().alias(SUM), column.min().alias(LEAST), column.count().alias(FILLED)]
-        selected = self.frame.select(*(nw.col(name).alias(alias) for name, alias in place.items()))
+        selected = self.frame.select(*(self._column(name).alias(alias) for name, alias in place.items()))
         grouped = selected.group_by(*(place[name] for name in dict.fromkeys(keys))).agg(*wanted).head(MOST_GROUPS + 1)
         return columns_of_groups(self, keys, grouped.collect(), sums)
 
     def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
         """Yield batches of Polars; other engines hand out none."""
         names = list(dict.fromkeys([*keys, *values]))
-        native = self.frame.select(names).to_native()
+        native = self.frame.select(*map(self._column, names)).to_native()
         if not hasattr(native, "collect_batches"):
             raise ValueError(
                 f"{type(native).__module__.partition('.')[0]} hands out no batches of rows, which scores need; write "
