@@ -117,13 +117,11 @@ def counted(
     report = _report_of(samples, threshold, prevalence, measures, own)
     curves = None
     if scored:
-        kind = samples.task, samples.names, samples.logits
-        curves = Curves(*kind, report.prevalence, samples.rows, "weight" in given.more)
+        curves = Curves(report._settings, samples.logits, report.prevalence, samples.rows, "weight" in given.more)
     for part in samples.parts():
         report.update(part.preds, part.target, **part.extra)
         if curves is not None and len(part.target):
-            sums = {name: each for name, each in part.extra.items() if name in ("weight", "frequency")}
-            curves.update(part.preds, part.target, **sums)
+            curves.update(part.preds, part.target, part.extra)
     result, rows, notes = report.result(), dict[Row, Tensor](), list[str]()
     if curves is not None:
         rows, notes = curves.values(bounded)

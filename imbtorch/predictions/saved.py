@@ -193,7 +193,7 @@ class Predictions:
 
         **Scores** add the area under the ROC curve (``auc``) and the average precision (``average_precision``), with
         several classes of each one against the rest and their mean: exact up to 5 million samples, then by a sweep's
-        bins.
+        bins. Groups have those over all classes, up to 5 million samples.
 
         **Pools** of two classes of which only some rows are labelled have exact intervals of all measures, if these
         rows were drawn at random within each predicted class. Targets of the other rows are missing.

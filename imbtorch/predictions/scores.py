@@ -21,6 +21,7 @@ from imbtorch.deciding.sweep import ThresholdSweep
 from imbtorch.deciding.sweep_result import SweepResult
 from imbtorch.intervals.intervals import Interval
 from imbtorch.metrics.rows import Row, shown
+from imbtorch.reports.readings import Readings
 from imbtorch.suggestions import first_names
 
 MOST_ROWS, MOST_SCORES = 5_000_000, 50_000_000  # up to which areas are exact
@@ -96,26 +97,25 @@ class Curves:
     Areas are exact for few samples, whose scores are kept; of many they are those of a sweep's bins.
 
     Args:
-        task: task of the report.
-        names: names of the classes or labels.
+        settings: those of the report: its task, classes or labels, and groups of samples.
         logits: whether scores are logits.
         prevalence: class shares, in the order of the classes; for labels of positives.
         rows: number of samples to come.
         weighted: whether samples have weights.
     """
 
-    task: Task
-    names: tuple[str, ...]
+    settings: Readings
     logits: bool
     prevalence: Sequence[float] | None
     rows: int
     weighted: bool
-    _kept: list[tuple[Tensor, Tensor, Tensor | None]] = field(default_factory=list)
+    _kept: list[tuple[Tensor, Tensor, Tensor, Tensor]] = field(default_factory=list)
     _hard: bool = True
     _sweep: ThresholdSweep | None = None
 
     def __post_init__(self) -> None:
         """Make a sweep for many samples."""
+        self.task, self.names = self.settings.counting.task, self.settings.class_names
         width = 1 if self.task == "binary" else len(self.names)
         if self.rows > MOST_ROWS or self.rows * width > MOST_SCORES:
             self._sweep = ThresholdSweep(
@@ -128,13 +128,15 @@ class Curves:
                 **sizes_of(self.task, self.names),
             )
 
-    def update(self, scores: Tensor, target: Tensor, **extra: Tensor) -> None:
-        """Add samples, with ``weight`` or ``frequency`` where they have them."""
+    def update(self, scores: Tensor, target: Tensor, extra: Mapping[str, Tensor]) -> None:
+        """Add samples, with ``weight``, ``frequency`` and ``group`` where they have them."""
         self._hard = self._hard and not self.logits and bool(((scores == 0) | (scores == 1)).all())
+        sums = {name: each for name, each in extra.items() if name in ("weight", "frequency")}
         if self._sweep is None:
-            self._kept.append((scores, target, extra.get("weight", extra.get("frequency"))))
+            weight = next(iter(sums.values()), torch.ones(len(target), dtype=torch.float64))
+            self._kept.append((scores, target, weight, extra.get("group", torch.zeros(len(target), dtype=torch.long))))
         else:
-            self._sweep.update(scores, target, **extra)
+            self._sweep.update(scores, target, **sums)
 
     def values(self, bounded: Sequence[str]) -> tuple[dict[Row, Tensor], list[str]]:
         """Return all rows, areas with the bounds that are named, and what a reader of them must know."""
@@ -143,25 +145,36 @@ class Curves:
         if self._sweep is None:
             return self._exact(bounded), []
         note = f"auc, average_precision: by the bins of a sweep, since there are {self.rows:,} samples"
+        note += "; groups have none" * bool(self.settings.groups)
         return self._binned(self._sweep.result(), bounded), [note]
 
     def _exact(self, bounded: Sequence[str]) -> dict[Row, Tensor]:
-        """Return areas of each label or class against the rest and their mean, from all scores."""
-        preds, targets, weights = zip(*self._kept, strict=True)
+        """Return areas of all samples, and of each group of them, from all scores."""
+        given, target, weight, group = (torch.cat(parts) for parts in zip(*self._kept, strict=True))
         self._kept.clear()
-        target, given = torch.cat(targets), torch.cat(preds)
-        del preds
-        weight = None if weights[0] is None else torch.cat(weights).double()
-        binary, scores = self.task == "binary", _ranked(given, self.task, self.logits)
+        scores, weight = _ranked(given, self.task, self.logits), weight.double()
+        del given
+        rows = self._areas(scores, target, weight, bounded)
+        if self.settings.groups:
+            sizes = torch.bincount(group, minlength=len(self.settings.groups)).tolist()
+            for name, some in zip(self.settings.groups, torch.split(group.argsort(stable=True), sizes), strict=True):
+                areas = self._areas(scores[some], target[some], weight[some], None)
+                rows |= {self.settings.of_group(row, name): areas[row] for row in areas if row.kind == "overall"}
+        return dict(zip(rows, shown(list(rows.values())), strict=True))
+
+    def _areas(
+        self, scores: Tensor, target: Tensor, weight: Tensor, bounded: Sequence[str] | None
+    ) -> dict[Row, Tensor]:
+        """Return areas of each label or class against the rest and their mean, with bounds; None is of a group."""
+        binary = self.task == "binary"
         shares = self.prevalence[1:] if binary and self.prevalence is not None else self.prevalence
-        one = torch.ones(len(scores), dtype=torch.float64) if weight is None else weight
         found: dict[str, dict[Row, Tensor]] = {measure: {} for measure in AREAS}
         bounds: dict[Row, Tensor] = {}
         whole, positives = [], []  # whether there are samples of both classes
         for at in range(scores.shape[1]):  # one at a time: a histogram has a cell for each sample
             positive = target[:, at] if self.task == "multilabel" else target == at + binary
             different, place = torch.unique(scores[:, at], return_inverse=True)
-            histogram = histogram_of_ranks(place, positive, len(different), one.unsqueeze(0))[0]
+            histogram = histogram_of_ranks(place, positive, len(different), weight.unsqueeze(0))[0]
             rates = histogram
             if shares is not None:
                 rates = rescaled_rows(histogram, torch.tensor([1 - shares[at], shares[at]], dtype=torch.float64))
@@ -170,15 +183,15 @@ class Curves:
             for measure, (value, interval) in AREAS.items():
                 row = Row(measure, True) if binary else Row(measure, True, "class", self.names[at])
                 found[measure][row] = value(rates)
-                if row.name in bounded and whole[-1]:
+                if row.name in (bounded or ()) and whole[-1]:
                     bounds |= ends_of(row, interval(histogram))
-        _warn_if_reversed(found["auc"], positives)
+        if bounded is not None:
+            _warn_if_reversed(found["auc"], positives)
         if not binary:
             for measure, areas in found.items():
                 of_whole = torch.where(torch.tensor(whole), torch.stack(list(areas.values())), torch.nan)
                 areas[Row(measure, True)] = of_whole.nanmean()
-        rows = {row: value for areas in found.values() for row, value in areas.items()}
-        return dict(zip(rows, shown(list(rows.values())), strict=True)) | bounds
+        return {row: value for areas in found.values() for row, value in areas.items()} | bounds
 
     def _binned(self, result: SweepResult, bounded: Sequence[str]) -> dict[Row, Tensor]:
         """Return areas from the bins of a sweep."""

@@ -5,6 +5,7 @@ import gzip
 import importlib
 import io
 import json
+import math
 import os
 import re
 import subprocess
@@ -351,6 +352,31 @@ def test_thresholds_groups_and_lists_of_scores():
     lists = imbtorch.report(frame, target="label", scores="probs")
     assert lists.counts.tolist() == sklearn.metrics.confusion_matrix(T, P.argmax(1)).tolist()
     assert imbtorch.report(preds=frame["probs"], target=frame["label"]).signature == lists.signature
+
+
+@pytest.mark.filterwarnings("ignore:.*had no target of a class")
+def test_areas_of_groups_are_those_of_their_samples_alone(tmp_path):
+    site, weight = np.array(["A", "B", "C"])[RNG.integers(3, size=300)], RNG.random(300)
+    two = {"preds": P[:, 1].round(1), "target": (T == 1) | (site == "C")}  # C has no negatives, so no AUC
+    for options in ({}, {"weight": weight}, {"prevalence": [0.6, 0.4]}):
+        found = imbtorch.report(**two, group=site, **options)
+        assert {name for name in found if name.startswith("auc/")} == {"auc/A", "auc/B", "auc/C"}
+        assert math.isnan(found["auc/C"])
+        for name in "AB":
+            some = {key: each[site == name] if isinstance(each, np.ndarray) else each for key, each in options.items()}
+            score, target = two["preds"][site == name], two["target"][site == name]
+            weights = np.where(target, 0.4 / target.mean(), 0.6 / (1 - target.mean()))
+            weights = some.get("weight", weights if "prevalence" in some else None)
+            area = sklearn.metrics.roc_auc_score(target, score, sample_weight=weights)
+            precision = sklearn.metrics.average_precision_score(target, score, sample_weight=weights)
+            assert value(found, f"auc/{name}") == pytest.approx(area, abs=1e-6)
+            assert value(found, f"average_precision/{name}") == pytest.approx(precision, abs=1e-6)
+    found.to_json(tmp_path / "r.json")
+    assert str(imbtorch.open_result(tmp_path / "r.json").table()) == str(found.table())
+    several = imbtorch.report(preds=P, target=T, group=site)
+    area = sklearn.metrics.roc_auc_score(T[site == "A"], P[site == "A"], multi_class="ovr")
+    assert value(several, "auc/A") == pytest.approx(area, abs=1e-6)
+    assert several.table()["group"]["A"]["auc"] == pytest.approx(area, abs=1e-6)
 
 
 def test_areas_of_many_samples_are_those_of_bins(monkeypatch):
