@@ -12,7 +12,9 @@ from torch import Tensor
 
 from imbtorch.counting.clusters import bucket_of_each, bucket_of_numbers
 from imbtorch.counting.kernels import (
+    BLOCK,
     CountsShape,
+    Integers,
     add_masked,
     array,
     below,
@@ -39,11 +41,11 @@ class Batch(NamedTuple):
     """Samples, ready to be counted.
 
     Attributes:
-        preds: predicted classes, integers or bools.
+        preds: predicted classes, integers or bools; an array of valid classes if they were derived on the CPU.
         target: true classes, integers or bools, in the same shape.
         scores: the scores from which ``preds`` were derived, used to find invalid samples: the highest score, or the
             probability or logit of class 1, in the same shape; or all class scores ``[N, C, ...]``. None if the user
-            passed classes. Predictions derived from scores are always valid classes.
+            passed classes, and for an array. Predictions derived from scores are always valid classes.
         bounded: whether ``scores`` are probabilities, which must lie in [0, 1].
         uneven: bools in the same shape, true where the probabilities of a sample do not sum to 1.
         weight: float64 weights, or int64 numbers of samples, in the same shape; None for 1 each.
@@ -52,7 +54,7 @@ class Batch(NamedTuple):
         dependent: whether the samples came with the ids of clusters or have several positions, such as pixels.
     """
 
-    preds: Tensor
+    preds: Tensor | Integers
     target: Tensor
     scores: Tensor | None = None
     bounded: bool = False
@@ -120,7 +122,8 @@ def _count(
             wrong = fault & kept
             if bool(wrong.any()):
                 raise ValueError(error_message(place, values[wrong], target.numel(), target[kept]))
-    add_masked(state, shape, batch.preds, target, ignored, _faults(batch, shape), batch.weight, _parts(batch, shape))
+    preds = batch.preds if isinstance(batch.preds, Tensor) else torch.from_numpy(batch.preds)
+    add_masked(state, shape, preds, target, ignored, _faults(batch, shape), batch.weight, _parts(batch, shape))
 
 
 def check_device(batch: Batch, state: Tensor) -> None:
@@ -176,12 +179,12 @@ def _count_at_once(state: Tensor, shape: CountsShape, batch: Batch, ignored: int
     return count_valid(
         state,
         shape,
-        array(preds),
+        array(preds) if isinstance(preds, Tensor) else preds,
         array(target),
         ignored,
         None if weight is None else array(weight),
         part,
-        preds_are_valid=scores is not None,
+        preds_are_valid=scores is not None or not isinstance(preds, Tensor),
     )
 
 
@@ -215,7 +218,7 @@ def _faults(batch: Batch, shape: CountsShape) -> Iterator[tuple[int, Tensor, Ten
     if weight is not None:
         yield 5, _outside(weight, LARGEST), weight
     if scores is None:
-        if batch.preds.dtype != torch.bool:
+        if isinstance(batch.preds, Tensor) and batch.preds.dtype != torch.bool:
             yield 1, _outside(batch.preds, shape.columns - 1), batch.preds
     else:
         one = scores.amax(1) if scores.ndim > target.ndim else scores  # the highest, which is NaN if any score is
@@ -237,7 +240,8 @@ def _outside(x: Tensor, most: float) -> Tensor:
 
 def counted_samples(batch: Batch, shape: CountsShape, ignored: int | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return int64 predictions and targets, and bools of the samples that count, without waiting for a device."""
-    preds, target = integers(batch.preds), integers(batch.target)
+    preds = batch.preds if isinstance(batch.preds, Tensor) else torch.from_numpy(batch.preds)
+    preds, target = integers(preds), integers(batch.target)
     counted = kept_targets(target, ignored)
     for _, fault, _ in _faults(batch, shape):
         counted = counted & ~fault
@@ -247,18 +251,42 @@ def counted_samples(batch: Batch, shape: CountsShape, ignored: int | None) -> tu
 # --- reading predictions and targets --------------------------------------------------------------------------------
 
 FEW_CLASSES = 32  # up to this number, checking all scores for NaN is faster than gathering the highest ones
+DESCENDING = np.arange(FEW_CLASSES, 0, -1, dtype=np.uint8)[:, None]
+MANY = 512  # samples from which comparing classes takes less time than argmax, down to a third
 
 
-def highest(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the class of the highest of scores ``[N, C, ...]``, and values that hold NaN if the scores do."""
-    if scores.ndim == 2 and scores.dtype in (torch.float32, torch.float64) and reading_is_free(scores):
-        values = array(scores)
-        if scores.shape[1] == 2:  # a fifth of the time of argmax
-            return torch.from_numpy(values[:, 1] > values[:, 0]), scores
-        preds = torch.from_numpy(values.argmax(1))  # ten times as fast as torch for 1000 classes
-        return preds, scores if scores.shape[1] <= FEW_CLASSES else scores.gather(1, preds.unsqueeze(1)).squeeze(1)
-    best = torch.max(scores, 1)
-    return best.indices, best.values
+def highest(scores: Tensor) -> tuple[Tensor | Integers, Tensor | None]:
+    """Return the class of the highest of scores ``[N, C, ...]``, and values that hold NaN if the scores do.
+
+    On the CPU the classes of few are an array, without values, if no score is NaN.
+    """
+    if scores.ndim != 2 or scores.dtype not in (torch.float32, torch.float64) or not reading_is_free(scores):
+        most = torch.max(scores, 1)
+        return most.indices, most.values
+    values, (samples, classes) = array(scores), scores.shape
+    if classes > FEW_CLASSES:
+        best = torch.from_numpy(values.argmax(1))  # ten times as fast as torch for 1000 classes
+        return best, scores.gather(1, best.unsqueeze(1)).squeeze(1)
+    if classes == 2 or samples < MANY:  # comparing two scores takes a fifth of the time of argmax
+        preds, seen = values[:, 1] > values[:, 0] if classes == 2 else values.argmax(1), values
+    else:
+        parts = (_highest_of_few(values[start : start + BLOCK]) for start in range(0, samples, BLOCK))
+        preds, seen = next(parts) if samples <= BLOCK else map(np.concatenate, zip(*parts, strict=True))
+    if samples and math.isnan(seen.max()):
+        return torch.from_numpy(values.argmax(1)), scores
+    return preds, None
+
+
+def _highest_of_few(values: Integers) -> tuple[Integers, Integers]:
+    """Return the class of the highest of scores ``[n, C]``, and the scores themselves.
+
+    An argmax guesses a branch for each score, and guesses wrong in each batch that the processor has not seen before.
+    """
+    of_classes = np.ascontiguousarray(values.T)
+    most = of_classes.max(0)
+    first = (of_classes == most).view(np.uint8)
+    first *= DESCENDING[-len(of_classes) :]
+    return len(of_classes) - first.max(0), most
 
 
 def extreme(scores: Tensor) -> Tensor:

@@ -126,7 +126,10 @@ def count_valid(
         if found is None:
             return False
         cells, weights = found
-        np.add.at(counts, cells, 1 if weights is None else weights.astype(counts.dtype, copy=False))
+        if weights is None and len(counts) <= target.size:
+            counts += np.bincount(cells, minlength=len(counts))
+        else:
+            np.add.at(counts, cells, 1 if weights is None else weights.astype(counts.dtype, copy=False))
         return True
     total: Integers | None = None
     for block in _blocks(shape, samples):

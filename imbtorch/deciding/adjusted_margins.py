@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import torch
@@ -97,7 +98,7 @@ class AdjustedMargins:
         check_device(batch, state)
         if batch.bucket is None:
             batch = in_own_buckets(batch, state)
-        scores, behind = batch.preds, state[self.cells :]
+        scores, behind = cast(Tensor, batch.preds), state[self.cells :]
         batch = batch._replace(preds=batch.target.new_zeros((), dtype=torch.int64).expand(batch.target.shape))
         ignored = self.counting.ignored_target
         _, target, counted = (part.flatten() for part in counted_samples(batch, self.targets, ignored))

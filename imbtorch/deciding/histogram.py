@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 import torch
@@ -275,7 +276,7 @@ class Histogram:
 
         They are those of the first samples of a batch on the CPU.
         """
-        size, bins, target = len(self.edges) + 1, batch.preds, batch.target
+        size, bins, target = len(self.edges) + 1, cast(Tensor, batch.preds), batch.target
         if self.labels > 1:
             bins = bins + torch.arange(0, self.labels * size, size).view(-1, *[1] * (bins.ndim - 2))
         rows = max(1, MOST_SCORES // max(1, target[:1].numel())) if target.ndim else None

@@ -647,20 +647,22 @@ def test_the_default_device_does_not_matter(samples, ignore_index):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("classes", [2, 3, 70])
-def test_of_equal_scores_the_first_counts(classes, dtype):
-    scores = torch.randint(3, (500, classes), generator=generator()).to(dtype)
+@pytest.mark.parametrize("classes", [2, 3, 32, 33, 70])
+@pytest.mark.parametrize("samples", [500, 600, 70_000])  # another algorithm for 512 and more, in blocks of 65,536
+def test_of_equal_scores_the_first_counts(samples, classes, dtype):
+    scores = torch.randint(3, (samples, classes), generator=generator()).to(dtype)
     scores[:5] = torch.inf
     scores[5:9, 0] = -torch.inf
+    scores[9:30, 1:] *= -1  # -0.0 equals 0.0
     first = [row.index(max(row)) for row in scores.tolist()]
-    target = torch.randint(classes, (500,), generator=generator(1))
-    counting = Counting.of("multiclass", classes)
+    target = torch.randint(classes, (samples,), generator=generator(1))
+    counting, expected = Counting.of("multiclass", classes), counted(torch.tensor(first), target, classes)
     for logits in (scores, scores.T.contiguous().T, scores.clone().requires_grad_()):
         for masked in (False, True):
             state = state_of(counting, logits, target, masked)
-            assert torch.equal(counting.counts(state), counted(torch.tensor(first), target, classes))
+            assert torch.equal(counting.counts(state), expected)
     scores[7, classes - 1] = NAN
-    with pytest.raises(ValueError, match=r"NaN scores \(1 of 500"):
+    with pytest.raises(ValueError, match=rf"NaN scores \(1 of {samples}"):
         counting.add_(state, counting.read(scores, target), defer=lambda: False)
 
 
