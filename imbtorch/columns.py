@@ -168,6 +168,7 @@ class Classes:
     """Classes of targets and predictions, and the index of each.
 
     Of two ``binary`` classes the last one is positive, and they are ``swapped`` if ``positive`` put the first one last.
+    ``alike`` strings are numbers or booleans beside missing values: ``1`` and ``1.0`` are one class.
     ``ordered`` says whether the order is more than alphabetical. A reader of the table must know the ``notes``.
     """
 
@@ -178,14 +179,15 @@ class Classes:
     binary: bool = False
     swapped: bool = False
     ordered: bool = False
+    alike: bool = False
     notes: list[str] = field(default_factory=list)
 
     def keys(self, column: Column) -> list[Any]:
         """Return the class of each level: a text, or the integer for integers and booleans; None if it is missing."""
         found: list[Any] = []
         for value, cell in zip(column.levels, column.cells, strict=True):
-            text = value if isinstance(value, str) else str(cell.value)
-            key = text if self.kind == "strings" else cell.value
+            as_it_is = isinstance(value, str) and (not self.alike or value in (self.rules.names or ()))
+            key: Any = cell.value if self.kind != "strings" else value if as_it_is else str(cell.value)
             found.append(self.rules.word(value) if cell.kind == "missing" else key)
         return found
 
@@ -235,14 +237,12 @@ def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
     kinds = {column.cells[at].kind for column, at in found}
     texts = {column.levels[at] if isinstance(column.levels[at], str) else "" for column, at in found}
     are_names = "missing" in kinds or ("fraction" in kinds and texts <= set(rules.names or ()))
-    classes = Classes(rules, "strings" if are_names else _kind(columns, places))
+    alike = "missing" in kinds and (kinds <= {"missing", "whole", "fraction"} or kinds == {"missing", "boolean"})
+    classes = Classes(rules, "strings" if are_names else _kind(columns, places), alike=alike)
     keys = [[key[at] for at in some] for key, some in zip(map(classes.keys, columns), places, strict=True)]
     present, predicted = list(dict.fromkeys(keys[0])), {key for some in keys[1:] for key in some}
-    if classes.kind == "integers":
-        _check_integers(found)
-        if any(isinstance(column.levels[at], str) for column, at in found):
-            held = first_names(list(map(str, sorted({*present, *predicted}))))
-            classes.notes.append(f"classes {held}: whole numbers, read from text")
+    if alike or classes.kind == "integers":
+        _check_integers(classes, [(column, at) for column, at in found if column.cells[at].kind == "whole"])
     _check_marks(target, classes, places[0], predicted)
     if rules.names is None and any(column.orders for column in columns):
         present, classes.ordered = _ordered(classes, columns), True
@@ -319,8 +319,8 @@ def _fractions_text(column: Column, places: Sequence[int]) -> str:
     return f"{column.levels[fractions[0]]}{where}"
 
 
-def _check_integers(found: Sequence[tuple[Column, int]]) -> None:
-    """Raise for integers that differ by leading zeros only, and those that int64 cannot hold."""
+def _check_integers(classes: Classes, found: Sequence[tuple[Column, int]]) -> None:
+    """Raise for integers that differ by leading zeros only, and those that int64 cannot hold; note what was text."""
     forms: dict[int, dict[bool, str]] = {}
     for column, at in found:
         text, number = column.levels[at], column.cells[at].value
@@ -332,6 +332,9 @@ def _check_integers(found: Sequence[tuple[Column, int]]) -> None:
             some[bool(re.match(r"[+-]?0[0-9]", text.strip()))] = text
             if len(some) > 1:
                 raise ValueError(f"{some[False]!r} and {some[True]!r} differ by leading zeros only; write them alike")
+    if forms and classes.kind == "integers":
+        held = first_names(list(map(str, sorted({column.cells[at].value for column, at in found}))))
+        classes.notes.append(f"classes {held}: whole numbers, read from text")
 
 
 def _check_marks(target: Column, classes: Classes, places: Sequence[int], predicted: set[Any]) -> None:

@@ -190,9 +190,8 @@ def _count_at_once(state: Tensor, shape: CountsShape, batch: Batch, ignored: int
 
 def _hold_nan(scores: Tensor) -> bool:
     """Return whether scores hold NaN; in half precision also whether they hold infinities of both signs."""
-    if scores.dtype not in (torch.float32, torch.float64):
-        return math.isnan(scores.sum().item())
-    return math.isnan(array(scores).max())  # right after argmax, NumPy's max takes a third of the time of torch's sum
+    known = scores.dtype in (torch.float32, torch.float64)  # NumPy's max takes a third of the time of torch's sum
+    return math.isnan(array(scores).max() if known else scores.sum().item())
 
 
 LARGEST = torch.finfo(torch.float64).max
@@ -272,9 +271,8 @@ def highest(scores: Tensor) -> tuple[Tensor | Integers, Tensor | None]:
     else:
         parts = (_highest_of_few(values[start : start + BLOCK]) for start in range(0, samples, BLOCK))
         preds, seen = next(parts) if samples <= BLOCK else map(np.concatenate, zip(*parts, strict=True))
-    if samples and math.isnan(seen.max()):
-        return torch.from_numpy(values.argmax(1)), scores
-    return preds, None
+    nan = samples and math.isnan(seen.max())
+    return (torch.from_numpy(values.argmax(1)), scores) if nan else (preds, None)
 
 
 def _highest_of_few(values: Integers) -> tuple[Integers, Integers]:

@@ -329,3 +329,26 @@ def test_texts_of_csv_are_what_python_reads(tmp_path):
     rows = list(csv.DictReader(io.StringIO((tmp_path / "x.csv").read_text(encoding="utf-8"))))
     expected = sklearn.metrics.confusion_matrix([row["label"] for row in rows], [row["pred"] for row in rows])
     assert imbtorch.report(path, **NAMED).counts.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("cells", "classes"),
+    [
+        ([1.0, None, 0.0, 1.0], ["0", "1", "missing"]),
+        ([True, None, False, True], ["0", "1", "missing"]),
+        ([0.5, None, 2.0, 0.5], ["0.5", "2", "missing"]),
+        (["1", None, "1.0", "1e0"], ["1", "missing"]),
+    ],
+)
+def test_numbers_beside_a_class_of_missing_values_are_named_alike_by_all_sources(cells, classes, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    columns, numbers = {"label": cells, "pred": cells[::-1]}, [None if each is None else float(each) for each in cells]
+    frame = pandas.DataFrame(columns, dtype=object)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    frame.to_json(tmp_path / "a.json")
+    for source in (columns, frame, tmp_path / "a.csv", tmp_path / "a.jsonl", tmp_path / "a.json"):
+        found = imbtorch.report(source, **NAMED, missing="class", measures=["accuracy"])
+        assert list(found.table()["class"]) == classes
+        assert found.counts.sum() == 4
+        assert found["accuracy"] == np.mean([a == b for a, b in zip(numbers, numbers[::-1], strict=True)])

@@ -55,6 +55,7 @@ CLASSES = {
     "values": ["NA", "nan", "null", "", "a", "b"],
     "mixed": ["1", "2", "X", "3+", "-"],
     "fractions": ["0.5", "1.5", "2"],
+    "halves": [0.5, 1.0, 2.0],
 }
 NAMES = ["label", "Label", "pred", "imbtorch_rows", "x0", "key0", "a b", "a,b", 'a"b', "a.b", "é", "select", "pred_1"]
 NAMES += ["*", "a'b", "a/b~", "1"]
