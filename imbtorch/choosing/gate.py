@@ -246,7 +246,8 @@ class Gate:
         if self.pair.equal:
             return ["No prediction differs."]
         if code != UNDECIDED:
-            return [f"The new model is {VERDICTS[code].replace('worse', by)} ({holds})."]
+            better = float(interval.low if self.better else -interval.high) > 0
+            return [f"The new model is {VERDICTS[code].replace('worse', by)}{', and better' * better} ({holds})."]
         return [
             f"Undecided: these samples do not say whether it is {by} ({holds}).",
             *([] if several else self._needed()),
@@ -256,7 +257,7 @@ class Gate:
         def decides(times: float) -> bool:
             return self.verdict(self.interval(times, 1000, LEVEL)) != UNDECIDED
 
-        if self.pair.outcomes is None:
+        if self.pair.outcomes is None or self.pair.outcomes.clusters:  # more samples of each cluster decide nothing
             return []
         most = 2.0
         while not decides(most):

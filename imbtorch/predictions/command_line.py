@@ -108,6 +108,8 @@ def _label(options: argparse.Namespace) -> tuple[int, str]:
     beside = out.with_suffix(".plan.json")
     for path in (out, beside):
         check_output("--out", path, found_files(options.file, KINDS))
+        if path.is_file():
+            raise ValueError(f"{path} exists and may hold labels; name another file by --out, or remove it first")
     data = Predictions(options.file, target="label", positive=options.positive)
     plan = data.label_plan(
         options.preds,

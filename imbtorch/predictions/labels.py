@@ -204,7 +204,7 @@ def _two(held: Sequence[Any], rules: Rules, plan: LabelPlan | None, scored: bool
     if not given and not named and not {*held} <= {0, 1}:
         raise ValueError(f"{TWO}, one of which is positive; name it by positive=, of {texts}")
     if len(others) > 1 or (len(named) > 1 and not {*map(str, held)} <= {*named, str(positive)}):
-        raise ValueError(f"{TWO}, but there are {texts}")
+        raise ValueError(f"{TWO}, {str(positive)!r} and one other, but there are {texts}")
     rest = [str(each) for each in (*named, *others) if str(each) != str(positive)]
     name = rest[0] if rest else "0" if positive == 1 else f"not {positive}"
     return [int(each == positive) for each in held], (name, str(positive))

@@ -163,7 +163,7 @@ def _parser() -> Parser:
     rule.add_argument(
         "--costs", type=costs_in, metavar="FP,FN", help="costs of a false alarm and of a miss, as in 1,50"
     )
-    rule.add_argument("--alerts", type=float, metavar="SHARE", help="greatest share that may be predicted positive")
+    rule.add_argument("--alerts", type=share_in, metavar="SHARE", help="greatest share that may be predicted positive")
     rule.add_argument("--at-least", type=shares_in, metavar="LIMITS", help="least values, as in recall=.8,precision=.3")
     rule.add_argument("--sure", type=float, metavar="LEVEL", help="level of a guarantee of these, such as .9")
     _add_prevalence(rule)
@@ -222,7 +222,7 @@ def _parser() -> Parser:
         "--threshold", type=numbers_in, metavar="T", help="score above which 1 is predicted, or one for each: .1,.4"
     )
     two.add_argument(
-        "--alerts", type=float, metavar="SHARE", help="share that each model predicts positive, as in .005"
+        "--alerts", type=share_in, metavar="SHARE", help="share that each model predicts positive, as in .005"
     )
     two.add_argument(
         "--model", metavar="COLUMN", help="column of the model of each row of a long file; the first row's is old"
@@ -322,6 +322,14 @@ def loss_in(text: str) -> float:
         if 0 <= float(text) < math.inf:
             return float(text)
     raise argparse.ArgumentTypeError(f"must be a loss of 0 or more, such as .01, got {text!r}")
+
+
+def share_in(text: str) -> float:
+    """Convert a share of samples; 1 would be all of them, and is rather meant as a percentage."""
+    with suppress(ValueError):
+        if 0 < float(text) < 1:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"must be a share between 0 and 1, such as .01 for 1%, got {text!r}")
 
 
 def shares_in(text: str) -> Any:

@@ -125,6 +125,8 @@ def counted(
     result, rows, notes = report.result(), dict[Row, Tensor](), list[str]()
     if curves is not None:
         rows, notes = curves.values(bounded)
+        if intervals is True and "cluster" in given.more:
+            notes.append("auc, average_precision: of clusters, Predictions.thresholds(...).interval has bounds")
     if samples.may_abstain:
         notes = answer_notes(samples, result)
     if scored and threshold is None and samples.task != "multiclass":

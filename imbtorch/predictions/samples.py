@@ -102,7 +102,7 @@ def _are_classes(preds: Array, target: Array) -> bool:
 def from_source(source: Source, argument: str, preds: Any, target: Any, more: Mapping[str, Any]) -> Given:
     """Return the columns of a source that arguments name."""
     names = {name: single(source, name, each) for name, each in more.items()}
-    of_target = chosen(source, "target", target, list(names.values()))
+    of_target = chosen(source, argument if target is preds else "target", target, list(names.values()))
     of_preds = chosen(source, argument, preds, [*names.values(), *of_target.values()])
     for name, columns in (("target", of_target), (argument, of_preds)):
         source.called |= {c: name if label == "" else f"column {c!r} of {name}" for label, c in columns.items()}

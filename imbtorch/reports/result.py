@@ -166,7 +166,7 @@ class ReportResult(Result):
         """
         row = next((row for row in self._rows if row.name == name), None)
         if row is not None and row not in self._settings.rows:
-            remedy = "report(..., intervals=True) or the interval of a ThresholdSweep give its bounds"
+            remedy = "report(..., intervals=True) without clusters, or an interval of a sweep, gives its bounds"
             if f"{name}_low" in self:
                 remedy = f"result['{name}_low'] and result['{name}_high'] are its 95% bounds"
             raise ValueError(

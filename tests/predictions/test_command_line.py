@@ -177,7 +177,22 @@ def test_undecided_says_if_no_number_would_decide(old, tmp_path, capsys):
     won = np.flatnonzero((TARGET != PREDS) & (TARGET > 0))[0]
     new[won] = TARGET[won]  # one sample is lost and one is won
     assert compare(old, write(tmp_path / "new.csv", new), measure="accuracy", margin="0") == 3
-    assert "At these class shares 1,024 times as many samples would not decide either." in capsys.readouterr().out
+    text = "At these class shares 1,024 times as many samples would not decide either."
+    assert text in capsys.readouterr().out
+    files = [
+        write(tmp_path / f"{name}.csv", each, patient=[row // 3 for row in range(600)])
+        for name, each in (("old", PREDS), ("new", new))
+    ]
+    assert compare(*files, "--cluster", "patient", measure="accuracy", margin="0") == 3
+    assert text not in capsys.readouterr().out  # more patients may decide, more samples of each cannot show it
+
+
+def test_a_model_that_is_better_is_said_to_be(old, tmp_path, capsys):
+    gained, equal = np.where(TARGET == 0, 0, PREDS), worse(RIGHT[:1])
+    for measure in ("balanced_accuracy", "confusion_entropy"):  # the last one is lower for better models
+        for preds, better in ((gained, True), (equal, False)):
+            assert compare(old, write(tmp_path / "new.csv", preds), measure=measure, margin=".05") == 0
+            assert ("0.05, and better (tested once)." in capsys.readouterr().out) == better
 
 
 def test_lower_values_of_a_loss_are_better(old, tmp_path, capsys):
@@ -253,6 +268,17 @@ def test_two_classes_without_a_positive_one_are_averaged(tmp_path, capsys):
         (
             ["report", "{old}", "--target", "label", "--scores", "p_*", "--prevalence", "a,b"],
             "such as 900,90,10, got 'a,b'",
+        ),
+        *(
+            (
+                ["thresholds", "{old}", "--alerts", share],
+                f"--alerts: must be a share between 0 and 1, such as .01 for 1%, got {share!r}",
+            )
+            for share in ("1", "0", "1%", "nan")
+        ),
+        (
+            ["label", "{old}", "--preds", "prde", "--labels", "9", "--out", "{old}.new"],
+            "preds: there is no column 'prde'",
         ),
         (["nothing"], "invalid choice"),
         ([], "required"),

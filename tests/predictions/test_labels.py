@@ -305,6 +305,10 @@ def test_the_command_writes_all_rows_and_reports_what_was_filled_in(scored, tmp_
     filled = [[*row[:3], NAMES[TRUTH[at]] if row[4] else "", row[4]] for at, row in enumerate(rows)]
     with open(out, "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([head, *filled[::-1]])
+    held = out.read_bytes()
+    assert run(*words) == 2  # drawn again, the labels would be lost
+    assert "to_label.csv exists and may hold labels; name another file by --out" in capsys.readouterr().err
+    assert out.read_bytes() == held
     assert run(*command[1:]) == 0
     shown = capsys.readouterr().out
     known = Predictions({"pred": PREDS}, target="label").label_plan("pred", labels=300)
