@@ -721,7 +721,7 @@ def labels_of(sets: int, samples: int, labels: int, common: float) -> Tensor:
 
 
 @table("labels", f"{LABELS} | independent BA, independent F1, covered BA, covered F1", product((50, 200), (5, 20),
-    (0.0, 0.3, 0.8)), 160)  # fmt: skip
+    (0.0, 0.3, 0.8)), 200)  # fmt: skip
 def labelled(sets: int, samples: int, labels: int, common: float) -> list[float]:
     """Coverage of means over labels by a posterior that takes labels as independent, and with samples as clusters."""
     measures: Measures = {
@@ -838,7 +838,7 @@ def of_buckets(sets: int, kind: Dependent) -> list[float]:
 
 
 @table("report_of_labels", f"{LABELS} | covered BA, covered F1, independent BA, covered recall of a label",
-    product((50, 300), (3, 14, 50), (0.0, 0.3, 0.8)), 100)  # fmt: skip
+    product((50, 300), (3, 14, 50), (0.0, 0.3, 0.8)), 200)  # fmt: skip
 def labels_of_a_report(sets: int, samples: int, labels: int, common: float) -> list[float]:
     """Coverage of means over labels and of one label, as a report counts them by default."""
     truth = {"balanced_accuracy": 0.825, "f1": 2 * 0.07 / (0.1 + 0.07 + 0.045), "recall": 0.7}
@@ -859,7 +859,7 @@ def labels_of_a_report(sets: int, samples: int, labels: int, common: float) -> l
     return [mean(each) for each in held.values()]
 
 
-@table("images", "images | covered IoU, independent IoU", one((5, 10, 30, 200)), 150)
+@table("images", "images | covered IoU, independent IoU", one((5, 10, 30, 200)), 200)
 def images_of_a_report(sets: int, images: int) -> list[float]:
     """Coverage of the IoU of images of 256 pixels, of which a share of .6 u ** 2 is wrong (u uniform in [0, 1])."""
     held: dict[bool | None, int] = {None: 0, False: 0}
@@ -876,7 +876,7 @@ def images_of_a_report(sets: int, images: int) -> list[float]:
     return [each / sets for each in held.values()]
 
 
-@table("another_population", "clusters | covered accuracy, covered IAM", one((30, 200)), 150)
+@table("another_population", "clusters | covered accuracy, covered IAM", one((30, 200)), 200)
 def at_other_shares(sets: int, number: int) -> list[float]:
     """Coverage of a report with clusters that is read at equal class shares."""
     kind = Dependent(number)
@@ -977,7 +977,7 @@ def biased(sets: int, totals: str, size: int, each: int, recall: float, concentr
 
 
 @table("differing", "K, samples, recall of a, recall of b, shared | covered BA, covered IAM, covered G-mean, "
-    "covered BA by compare, covered IAM by compare, covered G-mean by compare", DIFFERING, 100)  # fmt: skip
+    "covered BA by compare, covered IAM by compare, covered G-mean by compare", DIFFERING, 200)  # fmt: skip
 def differing(sets: int, size: int, each: int, first: float, second: float, shared: float) -> list[float]:
     """Coverage of the differences of two models by `paired_compare` and `compare`, totals fixed."""
     totals = torch.full((size,), each)
@@ -1138,7 +1138,7 @@ CHOSEN_BY: Measures = {"f1": partial(imbtorch.f_score, average="binary"), "mcc":
     imbtorch.imbalance_accuracy, "balanced_accuracy": imbtorch.balanced_accuracy}  # fmt: skip
 
 
-@table("thresholds", THRESHOLD, [(*case, name, False) for case in FEW_POSITIVES for name in CHOSEN_BY], 150)
+@table("thresholds", THRESHOLD, [(*case, name, False) for case in FEW_POSITIVES for name in CHOSEN_BY], 200)
 @table("no_gain", THRESHOLD, [(*case, name, True) for case in NO_GAIN for name in CHOSEN_BY], 200)
 def of_chosen(
     sets: int, family: str, area: float, positives: int, size: int, name: str, none: bool = False
@@ -1420,7 +1420,7 @@ UNEQUAL_SEEDS = (  # classes, samples of the rarest, recalls of both models, sha
 
 
 @table("unequal_seeds", "classes, rare, recall of a, recall of b, shared, seeds, deviation" +
-    columns_of("covered {}, {} width"), UNEQUAL_SEEDS, 150)  # fmt: skip
+    columns_of("covered {}, {} width"), UNEQUAL_SEEDS, 200)  # fmt: skip
 def over_unequal_seeds(
     sets: int, size: int, rare: int, first: float, second: float, shared: float, number: int, deviation: float
 ) -> list[float]:
@@ -1472,7 +1472,7 @@ CLUSTERED_SEEDS = tuple(  # clusters, of one class, recalls of both models, part
 
 
 @table("seeds_of_clusters", "clusters, one-class, recalls, parts" +
-    columns_of("covered {} mean, covered {} difference, independent {} mean"), CLUSTERED_SEEDS, 100)  # fmt: skip
+    columns_of("covered {} mean, covered {} difference, independent {} mean"), CLUSTERED_SEEDS, 200)  # fmt: skip
 def over_clusters(
     sets: int, number: int, apart: bool, recalls: tuple[tuple[float, ...], ...], parts: tuple[float, ...]
 ) -> list[float]:
@@ -1675,7 +1675,7 @@ MODELS = {"equal": torch.tensor([[0.85, 0.65], [0.85, 0.65]]), "different": torc
 
 @table("epochs_of_clusters",
     f"{KIND}, recalls | {THREE}, BA bias, BA corrected bias, best among, shortfall holds, independent BA", [(kind,
-    "stay") for kind in OF_EPOCHS] + [(kind, "learn") for kind in OF_EPOCHS[6:12]], 100)  # fmt: skip
+    "stay") for kind in OF_EPOCHS] + [(kind, "learn") for kind in OF_EPOCHS[6:12]], 200)  # fmt: skip
 def chosen_of_clusters(sets: int, kind: Alike, shape: str) -> list[float]:
     """Coverage of `select_epoch(cluster=ids)` among 30 epochs, biases, sets of epochs, and coverage without ids.
 
@@ -1705,7 +1705,7 @@ def chosen_of_clusters(sets: int, kind: Alike, shape: str) -> list[float]:
 
 
 @table("pairs_of_clusters", f"{KIND}, models | {THREE}, BA width, said, true, independent BA", product(OF_PAIRS,
-    MODELS), 150)  # fmt: skip
+    MODELS), 200)  # fmt: skip
 def compared_of_clusters(sets: int, kind: Alike, models: str) -> list[float]:
     """Coverage of `paired_compare(cluster=ids)`, width over 3.92 deviations, probabilities, coverage without ids."""
     true = kind.truth(MODELS[models]).diff(dim=0)[0].neg()
@@ -1730,7 +1730,7 @@ def compared_of_clusters(sets: int, kind: Alike, models: str) -> list[float]:
 
 for _name, _columns, _function, _cells, _sets, _seed in (
     ("epochs", epochs_.COLUMNS, epochs_.of_epochs, epochs_.CELLS, 40, 1),
-    ("few_hits", epochs_.FEW_HITS, epochs_.few_hits, epochs_.FEW, 40, 1),
+    ("few_hits", epochs_.FEW_HITS, epochs_.few_hits, epochs_.FEW, 200, 1),
     ("gains", gains_.COLUMNS, gains_.of_measures, gains_.CELLS, 100, 0),
     ("rare_gains", gains_.RARE_COLUMNS, gains_.of_rare, gains_.RARE, 200, 0),
 ):
