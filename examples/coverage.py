@@ -1374,7 +1374,7 @@ TRAINED = {  # test samples and recall of each class
 
 
 @table("seeds", "classes, seeds, deviation" + columns_of("covered {} mean, covered {} shared, covered {} own"),
-    product(TRAINED, (3, 5, 10), (0.0, 0.01, 0.03)), 150)  # fmt: skip
+    product(TRAINED, (3, 5, 10), (0.0, 0.01, 0.03)), 200)  # fmt: skip
 def over_seeds(sets: int, name: str, number: int, deviation: float) -> list[float]:
     """Coverage of means over seeds, and of differences of two models that are equally good.
 
@@ -1562,7 +1562,7 @@ AREAS_OF_SCORES = {"auc": roc_auc_score, "average_precision": average_precision_
 
 @table("paired_patients", "patients, shape, shift of a, shift of b | covered AUC, AUC width, covered AP, AP width",
     [(*kind, *shifts) for kind in product((10, 20, 40), (0.5, 0.1)) for shifts in ((1.0, 1.0), (2.0, 1.3), (3.0, 2.0))],
-    100)  # fmt: skip
+    200)  # fmt: skip
 def of_patients_covered(sets: int, patients: int, shape: float, *shifts: float) -> list[float]:
     """Coverage and width of differences of areas of patients; a shape of .1: most positives belong to few of them."""
     scores, target, _ = of_patients(20_000, shape, shifts, 0)
