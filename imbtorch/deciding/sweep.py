@@ -391,7 +391,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
     def _warn_of_crowds(self, histogram: Tensor) -> None:
         """Warn if the samples of one bin could change AUC or average precision too much."""
-        if self._histogram.grid.name != DEFAULT or not self._may_warn("crowded"):
+        if self._histogram.grid.name != DEFAULT or not (self._may_warn("crowded") and self._may_warn("crowds")):
             return
 
         def worst(some: Tensor) -> Tensor:
@@ -412,8 +412,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         above = f"{'a logit of ' * self.logits}{grid.edges[index - 1]:.{4 if self.logits else 10}g}"
         lie = f"above {above} " + ("count as equal" if index == len(grid.edges) else "fall between two thresholds")
         remedy = "" if self.logits else "; pass logits with logits=True, which float32 resolves better"
+        self._already_warned.add("crowded")
         self._warn_once(
-            "crowded",
+            "crowds",
             f"{type(self).__name__}: {samples:g} scores {lie}; unless they are equal, AUC or average precision may "
             f"be off by {most:.3f}{remedy}",
         )

@@ -299,7 +299,7 @@ class CountsMetric(SummedState):
     def reset(self) -> None:
         """Set all counts to zero and start anew."""
         super().reset()
-        self._already_warned = set()
+        self._already_warned = self._already_warned & {"crowds"}  # each epoch would tell of such scores anew
 
     # --- errors and warnings ----------------------------------------------------------------------------------------
 

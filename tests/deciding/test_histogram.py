@@ -137,6 +137,9 @@ def test_scores_that_crowd_in_one_bin_are_warned_of_once():
         sweep.compute()
     sweep.update(saturated, target)
     sweep.compute()  # once
+    sweep.reset()
+    sweep.update(saturated[:200], target[:200])
+    sweep.compute()  # and not in each epoch, although the numbers differ
     few = ThresholdSweep("f1")
     few.update(saturated[:80], target[:80])
     few.compute()
