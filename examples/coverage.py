@@ -1581,7 +1581,7 @@ def of_patients_covered(sets: int, patients: int, shape: float, *shifts: float) 
 
 @table("seeds_of_scores", "positives, samples, shift of a, shift of b, seeds | covered AUC, covered AUC difference, "
     "covered AP, covered AP difference", [(*size, *shifts, seeds) for size in ((10, 500), (30, 500)) for
-    shifts in ((2.0, 2.0), (3.0, 2.0), (1.0, 0.7)) for seeds in (3, 8)], 60)  # fmt: skip
+    shifts in ((2.0, 2.0), (3.0, 2.0), (1.0, 0.7)) for seeds in (3, 8)], 200)  # fmt: skip
 def of_seeds_of_scores(sets: int, positives: int, samples: int, a: float, b: float, seeds: int) -> list[float]:
     """Coverage of means over seeds of areas; the shift of a seed deviates by .2 (standard deviation).
 
