@@ -1729,7 +1729,7 @@ def compared_of_clusters(sets: int, kind: Alike, models: str) -> list[float]:
 # --- simulations ----------------------------------------------------------------------------------------------------
 
 for _name, _columns, _function, _cells, _sets, _seed in (
-    ("epochs", epochs_.COLUMNS, epochs_.of_epochs, epochs_.CELLS, 40, 1),
+    ("epochs", epochs_.COLUMNS, epochs_.of_epochs, epochs_.CELLS, 200, 1),
     ("few_hits", epochs_.FEW_HITS, epochs_.few_hits, epochs_.FEW, 200, 1),
     ("gains", gains_.COLUMNS, gains_.of_measures, gains_.CELLS, 200, 0),
     ("rare_gains", gains_.RARE_COLUMNS, gains_.of_rare, gains_.RARE, 200, 0),
