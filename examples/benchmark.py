@@ -377,7 +377,7 @@ def clusters(bench: Bench) -> None:
     preds, target = labels(10, 4096)
     several = torch.rand(4096, 14, device=DEVICE), torch.randint(2, (4096, 14), device=DEVICE)
     cases = (
-        ("10 classes, indices", {"num_classes": 10}, (preds, target), 0.4),
+        ("10 classes, indices", {"num_classes": 10}, (preds, target), 0.5),
         ("10 classes, scores", {"num_classes": 10}, (torch.randn(4096, 10, device=DEVICE), target), 0.8),
         ("14 labels, probabilities", {"num_labels": 14}, several, None),
     )

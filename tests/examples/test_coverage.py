@@ -43,6 +43,15 @@ def share_covered(found, truth):
     return ((found.low <= truth + 1e-9) & (truth - 1e-9 <= found.high)).double().mean(0)
 
 
+def test_each_table_has_200_sets_a_cell(coverage):
+    assert min(table.sets for table in coverage.TABLES.values()) >= 200
+    for path in sorted((SCRIPT.parent / "simulated").glob("*.csv")):
+        with path.open(encoding="utf-8", newline="") as rows:
+            own = [row for row in csv.DictReader(rows) if row.get("method", "imbtorch") == "imbtorch"]
+        if not path.stem.startswith("peers"):  # which are slower, and get fewer sets
+            assert all(int(row.get("sets", 200)) >= 200 for row in own), path.stem
+
+
 def test_precision_is_covered_where_totals_are_random(coverage):
     """Fixed totals take the precision of a rare class for far surer than it is."""
     torch.manual_seed(0)
