@@ -78,6 +78,11 @@ def _name(path: str) -> str:
     return literal(glob.escape(os.path.abspath(path)))
 
 
+def _pointer(name: str) -> str:
+    """Return the JSON pointer of a name as SQL."""
+    return literal("/" + name.replace("~", "~0").replace("/", "~1"))
+
+
 def duckdb() -> Any:
     """Load DuckDB, and PyArrow, through which it hands out columns."""
     try:
@@ -427,10 +432,9 @@ class Files(Relation):
             cells, function, options = [reader.cells[reader.head.index(name)] for name in wanted], reader.kind, ""
             if reader.kind == "json" and len({name.lower() for name in wanted}) < len(wanted):
                 function = "json_objects"  # read_json takes names that differ in case for one
-                pointers = [literal("/" + name.replace("~", "~0").replace("/", "~1")) for name in wanted]
                 cells = [
                     f"CAST(json->{at} AS DOUBLE[])" if name in reader.lists else f"json->>{at}"
-                    for at, name in zip(pointers, wanted, strict=True)
+                    for at, name in zip(map(_pointer, wanted), wanted, strict=True)
                 ]
             elif reader.kind == "json":
                 kinds = ["DOUBLE[]" if name in reader.lists else "VARCHAR" for name in wanted]
@@ -542,11 +546,10 @@ class Files(Relation):
         if text.startswith("\ufeff"):
             raise ValueError(f"{path} begins with a byte order mark, which JSON must not have; save it without one")
         if whole := _rows_of_columns(path, text, packed):
-            pointers = [literal("/" + name.replace("~", "~0").replace("/", "~1")) for name in whole]
             held = [isinstance(next((v for v in each.values() if v is not None), 0), list) for each in whole.values()]
             cells = [
                 f"CAST(unnest(json->{at}->'$.*') AS DOUBLE[])" if lists else f"unnest(json->{at}->>'$.*')"
-                for at, lists in zip(pointers, held, strict=True)
+                for at, lists in zip(map(_pointer, whole), held, strict=True)
             ]
             options = f", format='unstructured', compression='{packed or 'none'}', maximum_object_size=2147483647"
             return Reader("json_objects", options, tuple(whole), tuple(cells), packed)
