@@ -24,7 +24,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 import imbtorch
-from imbtorch.deciding.sweep import ThresholdSweep
+from imbtorch.metrics.sweep import ThresholdSweep
 from imbtorch.plots import plot_confusion_matrix
 from imbtorch.statistics import Interval, OperatingPoint
 

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 from imbtorch.counting.clusters import cluster_ids
 from imbtorch.counts import Counts, Margins, at_prevalence, margins, merge_classes, one_vs_rest
 from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
-from imbtorch.deciding.adjustment_sweep import LogitAdjustmentSweep
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
-from imbtorch.deciding.sweep import ThresholdSweep
 from imbtorch.deciding.sweep_result import SweepResult
 from imbtorch.deciding.thresholds import InfeasibleError
 from imbtorch.functional import confusion_matrix
 from imbtorch.measures import *
 from imbtorch.measures import __all__ as _measures
+from imbtorch.metrics.adjustment_sweep import LogitAdjustmentSweep
 from imbtorch.metrics.catalogue import *
 from imbtorch.metrics.catalogue import __all__ as _catalogue
 from imbtorch.metrics.hand_till import HandTill
-from imbtorch.metrics.rows import Row
+from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared_result import ReportedValue
 from imbtorch.metrics.single import ConfusionMatrix, ConfusionMatrixMetric
+from imbtorch.metrics.sweep import ThresholdSweep
 from imbtorch.reports.groups import shot_groups
-from imbtorch.reports.report import ImbalanceReport
 from imbtorch.reports.result import ReportResult
+from imbtorch.reports.rows import Row
 from imbtorch.sampler import ExactBatchSampler
 from imbtorch.suggestions import PUBLIC_MODULES as _PUBLIC_MODULES
 from imbtorch.suggestions import did_you_mean as _did_you_mean

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from imbtorch.compat import warn_caller
-from imbtorch.metrics.shared_result import checked_names
+from imbtorch.reports.texts import checked_names
 from imbtorch.suggestions import did_you_mean, first_names
 
 Array: TypeAlias = Any  # NumPy array; the type checker would ask for a dtype

@@ -9,57 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import inspect
+import importlib.util
 import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, KeysView, MutableSet
+from collections.abc import Iterator, MutableSet
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
 import torch
-from torchmetrics import Metric, MetricCollection
 
 # --- torchmetrics ---------------------------------------------------------------------------------------------------
-
-# torchmetrics/collections.py, MetricCollection.update: "only update the first member" of a compute group, `m0.update(
-# *args, **m0._filter_kwargs(**kwargs))`; then `_compute_groups_create_state_ref` gives all members its state. No
-# argument tells the metric that this update is for all of them.
-_COLLECTION_UPDATE = MetricCollection.update.__code__
-
-
-def updated_by_collection() -> bool:
-    """Return whether the caller's caller is a ``MetricCollection`` that updates the first member of a group."""
-    if torch.compiler.is_compiling():
-        return False
-    caller = sys._getframe(2)
-    return caller.f_code is _COLLECTION_UPDATE and bool(caller.f_locals["self"]._groups_checked)
-
-
-# torchmetrics/collections.py, _equal_metric_states: `if metric1._defaults.keys() != metric2._defaults.keys(): return
-# False`. Else metrics whose states are equal after the first update are merged, whatever their `update` reads.
-class _OwnKeys(KeysView[str]):
-    """Keys of a mapping that equal the keys of no other mapping."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _OwnKeys) and other._mapping is self._mapping  # type: ignore[attr-defined]
-
-
-class UnmergedDefaults(dict[str, Any]):
-    """Defaults of the states of a metric that a ``MetricCollection`` merges with no other metric, nor its copies."""
-
-    def keys(self) -> KeysView[str]:  # type: ignore[override]
-        """Return keys that equal only themselves."""
-        return _OwnKeys(self)
-
-
-# torchmetrics/metric.py, Metric.forward: `self._forward_cache = ...` is the only place that keeps the value of a batch.
-# Results of Lightning's `self.log` (`_ResultMetric`) are metrics that set it themselves.
-def batch_value(metric: Metric) -> Any:
-    """Return the value that a metric, or a logged number of Lightning, had for its last batch; None without one."""
-    return metric._forward_cache
 
 
 # torchmetrics/wrappers/tracker.py, MetricTracker.increment: `self.append(deepcopy(self._base_metric))` adds a submodule
@@ -72,9 +34,10 @@ def is_tracked(key: str, prefix: str) -> bool:
 
 # torchmetrics/metric.py wraps `update` and `compute` of each instance (`self.update = self._wrap_update(self.update)`)
 # and MetricCollection calls them for the user, so that no fixed `stacklevel` points to the user's line.
+_TORCHMETRICS = importlib.util.find_spec("torchmetrics")
 _PASSED = (
     f"{Path(__file__).parent}{os.sep}",
-    f"{Path(inspect.getfile(Metric)).parent}{os.sep}",
+    f"{Path(str(_TORCHMETRICS.origin)).parent}{os.sep}" if _TORCHMETRICS else "torchmetrics",
     contextlib.__file__,
 )
 

@@ -494,7 +494,7 @@ def find_source(app: Sphinx, module: str) -> tuple[str, dict[str, tuple[str, int
 
     A module has one prefix for the links back from its source, that of its public names; its private ones get none.
     """
-    shared = {"imbtorch.metrics.rows": "Result", "imbtorch.metrics.shared_result": "SharedResult"}
+    shared = {"imbtorch.reports.rows": "Result", "imbtorch.metrics.shared_result": "SharedResult"}
     if module not in (imbtorch.lightning.ModelCheckpoint.__module__, *shared):
         return None
     analyzer = ModuleAnalyzer.for_module(module)

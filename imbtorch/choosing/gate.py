@@ -18,7 +18,7 @@ from imbtorch.counting.tasks import Counting
 from imbtorch.intervals.draws import normal_quantile
 from imbtorch.intervals.intervals import Interval, check_draws
 from imbtorch.measures.named import AveragedMeasure, directed, resolved
-from imbtorch.reports.report import ImbalanceReport
+from imbtorch.metrics.report import ImbalanceReport
 
 NOT_WORSE, WORSE, UNDECIDED = 0, 1, 3  # exit codes
 LEVEL = 0.9  # of the interval of a difference: each bound is wrong in 5% of cases

@@ -20,8 +20,8 @@ from imbtorch.deciding.thresholds import Limits, held_text
 from imbtorch.intervals.intervals import Interval, check_level
 from imbtorch.measures.named import PER_CLASS, AveragedMeasure, Measured, directed, of_name, resolved
 from imbtorch.measures.traits import by_any_name
-from imbtorch.metrics.rows import Result, Row
 from imbtorch.reports.readings import values_of_class_groups, values_of_classes
+from imbtorch.reports.rows import Result, Row
 from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tables import Cell, Table
 

@@ -37,8 +37,8 @@ from imbtorch.deciding.thresholds import held_text, probabilities, read_at, with
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
 from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
-from imbtorch.metrics.base import UNSURE
-from imbtorch.metrics.rows import PROMISED, Result
+from imbtorch.reports.rows import PROMISED, Result
+from imbtorch.reports.texts import UNSURE
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Cell, Table
 

@@ -27,8 +27,8 @@ from imbtorch.deciding.thresholds import (
 )
 from imbtorch.measures import expected_cost
 from imbtorch.measures.named import AtPrevalence, AveragedMeasure
-from imbtorch.metrics.base import UNSURE
-from imbtorch.metrics.rows import Row
+from imbtorch.reports.rows import Row
+from imbtorch.reports.texts import UNSURE
 
 Also: TypeAlias = Literal["auc", "average_precision", "partial_auc"]
 AP: Literal["average_precision"] = "average_precision"

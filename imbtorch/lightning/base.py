@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared_result import SharedResult
-from imbtorch.reports.report import ImbalanceReport
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.deciding.sweep import ThresholdSweep
 from imbtorch.intervals.intervals import Interval
+from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared_result import SharedResult
+from imbtorch.metrics.sweep import ThresholdSweep
 from imbtorch.plots import plot_values
 from imbtorch.reports.readings import LEVEL
-from imbtorch.reports.report import ImbalanceReport
 
 Draw: TypeAlias = Callable[[], Any]  # makes a matplotlib figure
 PANELS = 3  # most panels side by side

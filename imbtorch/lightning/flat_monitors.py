@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from imbtorch.counts import Margins
-from imbtorch.deciding.base import DecidingSweep
 from imbtorch.lightning.base import shared_results
+from imbtorch.metrics.deciding import DecidingSweep
+from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared_result import ReportedValue
-from imbtorch.reports.report import ImbalanceReport
 from imbtorch.suggestions import first_names
 
 FEWEST, MANY = 3, 10  # validations of a fit that has ended, and validations in a row, from which to tell

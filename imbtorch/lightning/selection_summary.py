@@ -19,8 +19,8 @@ from imbtorch.lightning.base import Callback, is_fitting, reports
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
 from imbtorch.lightning.loggers import log_figure, log_table
 from imbtorch.measures.traits import by_any_name, declared, needs_matrix
+from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_selection
-from imbtorch.reports.report import ImbalanceReport
 from imbtorch.tables import Cell, Table
 
 

@@ -22,12 +22,19 @@ from imbtorch.counting.logits import PROBABILITIES, like_probabilities
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
-from imbtorch.metrics.rows import dependence_text
 from imbtorch.metrics.seen_samples import digest
 from imbtorch.metrics.state import Setting, SummedState
+from imbtorch.reports.rows import dependence_text
 from imbtorch.suggestions import first_names
 
 OnInvalid = Literal["raise", "warn"]
+
+ONE_HOT = (
+    "predictions and targets [N, C] look one-hot, but are counted as C positions of each sample; for samples of one "
+    "class pass preds.argmax(1) and target.argmax(1), for samples with C labels use task='multilabel'"
+)
+_UPDATES: dict[str, list[Any]] = {}
+"""Methods ``update`` that classes outside this package define, by their name."""
 
 
 class TorchmetricsArguments(TypedDict, total=False):
@@ -54,20 +61,6 @@ class MetricArguments(TorchmetricsArguments, total=False):
     state: Layout
     weighted: bool
     clusters: bool | None
-
-
-UNSURE = (
-    "intervals need numbers of independent samples, and sums of weights are not such numbers; count without "
-    "weighted=True, or resample the samples themselves together with their weights"
-)
-
-NO_BUCKETS = "{} was built without clusters, so it holds no counts of clusters; build it with clusters=True"
-ONE_HOT = (
-    "predictions and targets [N, C] look one-hot, but are counted as C positions of each sample; for samples of one "
-    "class pass preds.argmax(1) and target.argmax(1), for samples with C labels use task='multilabel'"
-)
-_UPDATES: dict[str, list[Any]] = {}
-"""Methods ``update`` that classes outside this package define, by their name."""
 
 
 class Counter(Protocol):
@@ -374,7 +367,7 @@ class CountsMetric(SummedState):
         return str(index)
 
     def _warn_if_dependent(self, state: Tensor, clusters: bool | None = None) -> None:
-        """Warn once of :func:`~imbtorch.metrics.rows.dependence_text`, unless the user asked for such an interval."""
+        """Warn once of :func:`~imbtorch.reports.rows.dependence_text`, unless the user asked for such an interval."""
         text = dependence_text(self._counting, bool(self._counting.dependent(state)))
         if text and clusters is not False and bool(state[:-1].any()):
             self._warn_once("dependent", f"{type(self).__name__}: {text}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -12,13 +10,14 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 from typing_extensions import Self
 
-from imbtorch.compat import batch_value, warn_caller
+from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import cpu_by_default
 from imbtorch.counting.tasks import MANY_CELLS
 from imbtorch.counts import has_float64
 from imbtorch.metrics.base import Counter, CountsMetric
-from imbtorch.metrics.rows import Result, Row
+from imbtorch.metrics.merging import batch_value
 from imbtorch.metrics.state import Setting, property_names
+from imbtorch.reports.rows import Result, Row
 from imbtorch.suggestions import did_you_mean, first_names
 
 NESTED = (
@@ -365,26 +364,3 @@ def _share_attributes(cls: type[Metric]) -> None:
 
 
 _share_attributes(ReportedValue)
-
-
-LONGEST = 100_000  # characters of the name of a class
-
-
-def checked_names(class_names: Sequence[str]) -> list[str]:
-    """Return class names as a list; raise unless they are distinct strings."""
-    if isinstance(class_names, str):
-        raise TypeError(f"class_names must be a sequence of names, got the string {class_names!r}")
-    if isinstance(class_names, (AbstractSet, Mapping)) or not isinstance(class_names, Iterable):
-        raise TypeError(
-            "class_names must be a sequence in the order of the classes, such as a list, got a "
-            f"{type(class_names).__name__}"
-        )
-    names = list(class_names)
-    if not all(isinstance(name, str) and name for name in names):
-        raise TypeError(f"class_names must be non-empty strings, got {names!r}")
-    if (most := max(map(len, names), default=0)) > LONGEST:
-        raise ValueError(f"class_names holds a name of {most:,} characters; names have at most {LONGEST:,}")
-    twice = sorted(name for name, times in collections.Counter(names).items() if times > 1)
-    if twice:
-        raise ValueError(f"class_names must differ, got {', '.join(twice)} more than once")
-    return names

@@ -42,8 +42,6 @@ from imbtorch.measures import (
 from imbtorch.measures.named import AveragedMeasure, chosen_average
 from imbtorch.measures.traits import CATALOGUE, Traits, declared, traits_of
 from imbtorch.metrics.base import (
-    NO_BUCKETS,
-    UNSURE,
     Counter,
     CountsMetric,
     LocalCounts,
@@ -53,6 +51,7 @@ from imbtorch.metrics.base import (
     canonical,
 )
 from imbtorch.metrics.state import Setting
+from imbtorch.reports.texts import NO_BUCKETS, UNSURE
 
 if TYPE_CHECKING:
     from imbtorch.intervals.intervals import Interval

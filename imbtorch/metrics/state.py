@@ -15,9 +15,10 @@ from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-from imbtorch.compat import UnmergedDefaults, is_traced, updated_by_collection, warn_caller
+from imbtorch.compat import is_traced, warn_caller
 from imbtorch.counting.arguments import cpu_by_default, refuse_arguments_of_others
 from imbtorch.counts import has_float64
+from imbtorch.metrics.merging import UnmergedDefaults, updated_by_collection
 from imbtorch.metrics.seen_samples import SeenSamples, digest, same_samples
 from imbtorch.suggestions import did_you_mean
 

@@ -16,13 +16,13 @@ from imbtorch.columns import Array, Column, Rules, read_cell
 from imbtorch.counts import check_choice
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import AveragedMeasure
+from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.predictions.label_bounds import Aim, Labelled, LabelledPool, plan_sizes
 from imbtorch.predictions.samples import Given
 from imbtorch.predictions.sources import Arrays, floats
 from imbtorch.reports.files import digest_of
 from imbtorch.reports.opened import checked_contents, fits, read_file
 from imbtorch.reports.readings import ENDS
-from imbtorch.reports.report import ImbalanceReport
 from imbtorch.reports.result import ReportResult, means_text
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Table, replace_file

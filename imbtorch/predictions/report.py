@@ -21,14 +21,14 @@ from imbtorch.deciding.curves import AREAS
 from imbtorch.measures.named import Measured
 from imbtorch.measures.overall import macro_averaged_absolute_error
 from imbtorch.measures.traits import by_any_name, needs_matrix
-from imbtorch.metrics.base import UNSURE
-from imbtorch.metrics.rows import Row
+from imbtorch.metrics.report import DEFAULT, ImbalanceReport
 from imbtorch.predictions.samples import Samples
 from imbtorch.predictions.scores import Curves
 from imbtorch.predictions.sources import Arrays, Engine, Source
 from imbtorch.reports.groups import UNFIT
-from imbtorch.reports.report import DEFAULT, ImbalanceReport
 from imbtorch.reports.result import ReportResult, with_values
+from imbtorch.reports.rows import Row
+from imbtorch.reports.texts import UNSURE
 from imbtorch.suggestions import first_names
 
 LARGE = 25_000_000  # cells of a matrix from which margins are counted if they are enough: 0.2 GB

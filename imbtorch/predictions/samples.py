@@ -13,9 +13,9 @@ from torch import Tensor
 from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, read_cell, typed, without_left_out
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.clusters import cluster_ids
-from imbtorch.metrics.shared_result import checked_names
 from imbtorch.predictions.scores import check_scores
 from imbtorch.predictions.sources import Arrays, Batch, Source, by_class, chosen, floats, id_of, note_on_models, single
+from imbtorch.reports.texts import checked_names
 from imbtorch.suggestions import first_names
 
 MOST_GROUPS = 1000  # groups of samples

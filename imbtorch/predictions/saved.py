@@ -19,12 +19,12 @@ from imbtorch.columns import Missing, Rules
 from imbtorch.counting.arguments import Task, Thresholds, in_class_order, refuses_arguments_of_others
 from imbtorch.counts import check_choice
 from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
-from imbtorch.deciding.adjustment_sweep import LogitAdjustmentSweep
 from imbtorch.deciding.points import OperatingPoint
-from imbtorch.deciding.sweep import ThresholdSweep
 from imbtorch.deciding.sweep_result import SweepResult
 from imbtorch.deciding.sweep_settings import Also
 from imbtorch.measures.named import Measured
+from imbtorch.metrics.adjustment_sweep import LogitAdjustmentSweep
+from imbtorch.metrics.sweep import ThresholdSweep
 from imbtorch.predictions.compare import Pairing, paired
 from imbtorch.predictions.label_bounds import Aim
 from imbtorch.predictions.labels import (

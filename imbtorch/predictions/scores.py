@@ -17,11 +17,11 @@ from imbtorch.counting.logits import against_the_rest, of_class_one
 from imbtorch.counting.tasks import UNEVEN
 from imbtorch.counts import rescaled_rows
 from imbtorch.deciding.curves import AREAS, histogram_of_ranks
-from imbtorch.deciding.sweep import ThresholdSweep
 from imbtorch.deciding.sweep_result import SweepResult
 from imbtorch.intervals.intervals import Interval
-from imbtorch.metrics.rows import Row, shown
+from imbtorch.metrics.sweep import ThresholdSweep
 from imbtorch.reports.readings import Readings
+from imbtorch.reports.rows import Row, shown
 from imbtorch.suggestions import first_names
 
 MOST_ROWS, MOST_SCORES = 5_000_000, 50_000_000  # up to which areas are exact

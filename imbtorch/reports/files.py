@@ -16,8 +16,8 @@ from torch import Tensor
 from imbtorch.counts import Counts, Margins
 from imbtorch.measures.named import AveragedMeasure, allowed_averages
 from imbtorch.measures.traits import by_key, defaults_of
-from imbtorch.metrics.rows import Kind, Row, Snapshot
 from imbtorch.reports.readings import FEW_CLASSES, Readings
+from imbtorch.reports.rows import Kind, Row, Snapshot
 
 FORMAT = "imbtorch report"
 SCHEMA = 2  # version of the files

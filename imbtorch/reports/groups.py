@@ -14,7 +14,7 @@ from imbtorch.counting.kernels import integers
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, rescaled_rows, targets
 from imbtorch.measures.named import AveragedMeasure
-from imbtorch.metrics.shared_result import LONGEST
+from imbtorch.reports.texts import LONGEST
 from imbtorch.suggestions import did_you_mean, first_names
 
 SHOTS = ("many", "medium", "few")

@@ -15,11 +15,11 @@ import torch
 
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.clusters import BUCKETS
-from imbtorch.metrics.rows import Bound, Kind, Snapshot
-from imbtorch.metrics.shared_result import LONGEST
+from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.reports.files import FORMAT, SCHEMA, arguments_of_file, counts_of_file, digest_of, rows_of_file
-from imbtorch.reports.report import ImbalanceReport
 from imbtorch.reports.result import ReportResult
+from imbtorch.reports.rows import Bound, Kind, Snapshot
+from imbtorch.reports.texts import LONGEST
 
 
 def read_file(path: str | PathLike[str]) -> dict[str, Any]:

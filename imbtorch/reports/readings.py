@@ -18,9 +18,9 @@ from imbtorch.intervals.buckets import FEW_BUCKETS, resample_buckets
 from imbtorch.intervals.draws import DRAWS, seeded
 from imbtorch.intervals.intervals import LARGE, TOO_NARROW, Interval, largest_cluster, posterior_of
 from imbtorch.measures.named import PER_CLASS, AtPrevalence, AveragedMeasure, of_name, one_value
-from imbtorch.metrics.base import NO_BUCKETS, UNSURE
-from imbtorch.metrics.rows import Bound, Row, Snapshot, group_label, shown
 from imbtorch.reports.groups import comparable_groups, worst
+from imbtorch.reports.rows import Bound, Row, Snapshot, group_label, shown
+from imbtorch.reports.texts import NO_BUCKETS, UNSURE
 from imbtorch.suggestions import did_you_mean, first_names
 
 FEW_CLASSES = 20  # number of classes up to which per-class values are reported by default

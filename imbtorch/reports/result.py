@@ -18,10 +18,10 @@ from imbtorch.intervals.buckets import ONE_BUCKET
 from imbtorch.intervals.draws import DRAWS
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import of_name
-from imbtorch.metrics.rows import Result, Row, Snapshot, group_label, shown
 from imbtorch.reports.files import text_of_file
 from imbtorch.reports.groups import comparable_groups
 from imbtorch.reports.readings import ENDS, LEVEL, Readings, values_of_classes
+from imbtorch.reports.rows import Result, Row, Snapshot, group_label, shown
 from imbtorch.tables import COUNTS, Cell, Table, baseline_line, replace_file
 from imbtorch.version import __version__
 

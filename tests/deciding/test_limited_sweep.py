@@ -1,4 +1,4 @@
-"""Sweeps with limits (`sweep.py`): the value at the best threshold, against scikit-learn at every cut of scores."""
+"""Sweeps with limits (`metrics/sweep.py`): the value at the best threshold, against scikit-learn at every cut."""
 
 import math
 import pickle

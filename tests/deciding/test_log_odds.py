@@ -1,4 +1,4 @@
-"""Thresholds of logits whose probability is 1 in float64 (`sweep.py`), from the choice to the saved rule; and ties."""
+"""Thresholds of logits whose probability is 1 in float64 (`metrics/sweep.py`), from choice to saved rule; and ties."""
 
 import copy
 import io

@@ -1,4 +1,4 @@
-"""Sweeps of dependent samples (`sweep.py`): counts of buckets, what resamples them, and warnings without them."""
+"""Sweeps of dependent samples (`metrics/sweep.py`): counts of buckets, what resamples them, and warnings."""
 
 import copy
 import pickle

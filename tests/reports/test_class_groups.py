@@ -1,4 +1,4 @@
-"""Class groups of `report.py`: means over some classes, against scikit-learn and reports of these classes alone."""
+"""Class groups of `metrics/report.py`: means over some classes, against scikit-learn and reports of these alone."""
 
 from collections import Counter
 

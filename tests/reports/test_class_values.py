@@ -1,4 +1,4 @@
-"""Measures of each class in `report.py`, against scikit-learn."""
+"""Measures of each class in `metrics/report.py`, against scikit-learn."""
 
 import pytest
 import torch

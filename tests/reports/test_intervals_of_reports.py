@@ -1,4 +1,4 @@
-"""Intervals of the values of `report.py`: by name, of classes, of clusters; in tables and pictures."""
+"""Intervals of the values of `metrics/report.py`: by name, of classes, of clusters; in tables and pictures."""
 
 import functools
 import re

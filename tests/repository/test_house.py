@@ -28,17 +28,17 @@ CORE = {"counts", "tables", "columns", "compat", "suggestions", "functional", "w
     "measures",
     "counting",
     "intervals",
-    "metrics",
     "reports",
 }
 WINGS = {  # each with the wings that it may import; any wing may import plots
     "deciding": set(),
     "choosing": {"deciding"},
+    "metrics": {"deciding"},
     "predictions": {"choosing", "deciding"},
-    "lightning": {"choosing", "deciding", "predictions", "sampler"},
+    "lightning": {"choosing", "deciding", "predictions", "metrics", "sampler"},
     "papers": {"choosing", "deciding"},
     "plots": set(),
-    "huggingface": set(),
+    "huggingface": {"metrics", "deciding"},
     "sampler": set(),
 }
 FACES = {"imbtorch", "imbtorch.__main__", "imbtorch.statistics"}
@@ -59,7 +59,7 @@ MORE_PARAMETERS = {  # whoever raises one of these names it in the subject of th
 
 COUNTED_REPORT = """
 import torch
-from imbtorch.reports.report import ImbalanceReport
+from imbtorch.metrics.report import ImbalanceReport
 
 report = ImbalanceReport("multiclass", class_names=["cat", "dog"], intervals=["recall"])
 report.update(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 0]))

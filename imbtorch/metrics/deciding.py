@@ -16,8 +16,8 @@ from imbtorch.deciding.adjustments import AdjustmentPoint
 from imbtorch.deciding.points import OperatingPoint
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
 from imbtorch.intervals.intervals import Interval
-from imbtorch.metrics.rows import Result
 from imbtorch.metrics.shared_result import SharedResult
+from imbtorch.reports.rows import Result
 from imbtorch.tables import Table
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.logits import PROBABILITIES, crowd_near_zero, near_zero
 from imbtorch.counting.tasks import Counting, check_memory
 from imbtorch.counts import check_choice, evaluated, ratio, two_by_two
-from imbtorch.deciding.base import DecidingSweep
 from imbtorch.deciding.curves import by_labels, cells_at, unresolved
 from imbtorch.deciding.histogram import Grid, Histogram
 from imbtorch.deciding.limits import checked_limits, of_binary_counts
@@ -28,11 +27,13 @@ from imbtorch.deciding.sweep_settings import Also, SweepSettings, checked_costs
 from imbtorch.deciding.thresholds import worst_value
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import Measured, directed
-from imbtorch.metrics.base import UNSURE, Counter, OnInvalid, TaskOptions, TorchmetricsArguments, canonical
-from imbtorch.metrics.rows import PROMISED, Row
-from imbtorch.metrics.shared_result import PREVALENCE, checked_names
+from imbtorch.metrics.base import Counter, OnInvalid, TaskOptions, TorchmetricsArguments, canonical
+from imbtorch.metrics.deciding import DecidingSweep
+from imbtorch.metrics.shared_result import PREVALENCE
 from imbtorch.metrics.state import Setting
 from imbtorch.reports.groups import few_samples_text
+from imbtorch.reports.rows import PROMISED, Row
+from imbtorch.reports.texts import UNSURE, checked_names
 
 
 class ThresholdSweep(TaskOptions, DecidingSweep):

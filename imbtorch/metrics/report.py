@@ -26,9 +26,8 @@ from imbtorch.measures.named import (
     resolved,
 )
 from imbtorch.measures.traits import by_any_name, by_key
-from imbtorch.metrics.base import UNSURE, Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
-from imbtorch.metrics.rows import Row, Snapshot
-from imbtorch.metrics.shared_result import PREVALENCE, SharedResult, checked_names
+from imbtorch.metrics.base import Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.shared_result import PREVALENCE, SharedResult
 from imbtorch.metrics.state import Setting
 from imbtorch.reports.groups import (
     checked_class_groups,
@@ -47,6 +46,8 @@ from imbtorch.reports.readings import (
     values_of_classes,
 )
 from imbtorch.reports.result import ReportResult
+from imbtorch.reports.rows import Row, Snapshot
+from imbtorch.reports.texts import UNSURE, checked_names
 from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tables import Table
 

@@ -21,15 +21,15 @@ from imbtorch.counts import Margins, evaluated
 from imbtorch.deciding.adjusted_margins import AdjustedMargins
 from imbtorch.deciding.adjustment_result import AdjustmentSettings, LogitAdjustmentResult, maximised, of_margins
 from imbtorch.deciding.adjustments import AdjustmentPoint, Adjustments
-from imbtorch.deciding.base import DecidingSweep
 from imbtorch.deciding.rules import LogitAdjustment, checked_shares
 from imbtorch.deciding.thresholds import InfeasibleError, worst_value
 from imbtorch.measures.named import Measured, directed
 from imbtorch.metrics.base import Counter, OnInvalid, TorchmetricsArguments, canonical
-from imbtorch.metrics.rows import Row, shown
-from imbtorch.metrics.shared_result import checked_names
+from imbtorch.metrics.deciding import DecidingSweep
 from imbtorch.metrics.state import Setting, captures
 from imbtorch.reports.groups import checked_class_groups
+from imbtorch.reports.rows import Row, shown
+from imbtorch.reports.texts import checked_names
 
 FROM, STEPS, PER_UNIT = -2, 41, 8  # default taus: 41 from -2 in steps of an eighth, to 3
 APART = 0.3  # total variation between prior and samples from which their order may be wrong
