@@ -178,21 +178,6 @@ class LogitAdjustmentResult(Result):
     _index: int
     _feasible: bool
 
-    @classmethod
-    def of_buckets(cls, settings: AdjustmentSettings, buckets: Margins) -> LogitAdjustmentResult:
-        """Choose tau and compute the values from the counts of buckets of clusters."""
-        adjustments, feasible = Adjustments(settings.taus, buckets), True
-        try:
-            index = adjustments.chosen(maximised(settings.measure), settings.limits)
-            value = evaluated(settings.measure, adjustments.total)[index]
-        except InfeasibleError:
-            index, feasible = adjustments.plain, False
-            worst = worst_value(settings.measure.higher_is_better, settings.measure.traits.value_range)
-            value = torch.tensor(worst, dtype=torch.float64)
-        tau = torch.tensor(settings.taus[index], dtype=torch.float64)
-        values = dict(zip(settings.rows, shown((tau, value)), strict=True))
-        return cls(values, buckets, settings, index, feasible)
-
     @property
     def _counted(self) -> Margins:
         return over_buckets(self._buckets)
@@ -228,7 +213,7 @@ class LogitAdjustmentResult(Result):
     @property
     def rule(self) -> LogitAdjustment:
         """Module with the prior and the chosen tau, for metrics and for deployment."""
-        return LogitAdjustment(self._settings.prior, self.tau, self.logits)
+        return LogitAdjustment(self._settings.prior, self.tau, logits=self.logits)
 
     def curve(self, name: str | None = None) -> tuple[Tensor, Tensor]:
         """Return the taus and a measure at each of them, both float64 ``[T]``.
@@ -243,7 +228,7 @@ class LogitAdjustmentResult(Result):
         measure = self._settings.measure if name is None else self._settings.named(name, "name")
         return self.taus, evaluated(measure, self._adjustments.total)
 
-    def best(self, measure: Measured | None = None, *, at_least: Mapping[str, float] | None = None) -> AdjustmentPoint:
+    def best(self, *, measure: Measured | None = None, at_least: Mapping[str, float] | None = None) -> AdjustmentPoint:
         """Choose tau for a measure, under the constraints you set.
 
         The buckets of samples are resampled 100 times, and the best taus of the resamples are averaged. This mean
@@ -388,3 +373,18 @@ class LogitAdjustmentResult(Result):
     def _repr_html_(self) -> str:
         """Return the table for notebooks."""
         return self.table()._repr_html_()
+
+
+def result_of_buckets(settings: AdjustmentSettings, buckets: Margins) -> LogitAdjustmentResult:
+    """Choose tau and compute the values from the counts of buckets of clusters."""
+    adjustments, feasible = Adjustments(settings.taus, buckets), True
+    try:
+        index = adjustments.chosen(maximised(settings.measure), settings.limits)
+        value = evaluated(settings.measure, adjustments.total)[index]
+    except InfeasibleError:
+        index, feasible = adjustments.plain, False
+        worst = worst_value(settings.measure.higher_is_better, settings.measure.traits.value_range)
+        value = torch.tensor(worst, dtype=torch.float64)
+    tau = torch.tensor(settings.taus[index], dtype=torch.float64)
+    values = dict(zip(settings.rows, shown((tau, value)), strict=True))
+    return LogitAdjustmentResult(values, buckets, settings, index, feasible)

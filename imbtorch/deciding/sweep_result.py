@@ -81,14 +81,6 @@ class SweepResult(Result):
     _several: bool  # whether samples came with the ids of clusters or with several positions
     _hidden: Hidden = NOTHING
 
-    @classmethod
-    def of_histogram(cls, settings: SweepSettings, histogram: Histogram, state: Tensor, hidden: Hidden) -> SweepResult:
-        """Choose the thresholds and compute the values from the state of a histogram, on the CPU."""
-        counts = histogram.counts(state)
-        buckets = histogram.counts(state, of_buckets=True) if settings.counting.clusters else None
-        chosen, several = settings.chosen(counts, buckets), bool(settings.counting.dependent(state))
-        return cls(settings.values(counts, chosen), counts, settings, chosen, buckets, several, hidden)
-
     @property
     def _counted(self) -> Tensor:
         return self._histogram
@@ -417,8 +409,8 @@ class SweepResult(Result):
 
     def best(
         self,
-        at_least: Mapping[str, float] | None = None,
         *,
+        at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
         costs: Tensor | Sequence[Sequence[float]] | None = None,
         sure: float | None = None,
@@ -511,6 +503,7 @@ class SweepResult(Result):
 
     def metric(
         self,
+        /,
         cls: Callable[..., M],
         at: OperatingPoint | Mapping[str, OperatingPoint] | None = None,
         **arguments: Any,
@@ -752,3 +745,11 @@ class SweepResult(Result):
         """Return the values as a table for notebooks."""
         values = {row.name: {"value": value.item()} for row, value in self._rows.items()}
         return Table({type(self).__name__: values})._repr_html_()
+
+
+def result_of_histogram(settings: SweepSettings, histogram: Histogram, state: Tensor, hidden: Hidden) -> SweepResult:
+    """Choose the thresholds and compute the values from the state of a histogram, on the CPU."""
+    counts = histogram.counts(state)
+    buckets = histogram.counts(state, of_buckets=True) if settings.counting.clusters else None
+    chosen, several = settings.chosen(counts, buckets), bool(settings.counting.dependent(state))
+    return SweepResult(settings.values(counts, chosen), counts, settings, chosen, buckets, several, hidden)

@@ -14,12 +14,16 @@ from imbtorch.counting.batches import Batch
 from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.logits import sum_to_one
 from imbtorch.deciding.adjusted_margins import AdjustedMargins
-from imbtorch.deciding.adjustment_result import AdjustmentSettings, LogitAdjustmentResult, checked_taus
-from imbtorch.deciding.adjustments import AdjustmentPoint
+from imbtorch.deciding.adjustment_result import (
+    AdjustmentSettings,
+    LogitAdjustmentResult,
+    checked_taus,
+    result_of_buckets,
+)
 from imbtorch.deciding.rules import LogitAdjustment
 from imbtorch.measures.named import Measured
 from imbtorch.metrics.base import Counter, OnInvalid, TorchmetricsArguments, canonical
-from imbtorch.metrics.deciding import DecidingSweep
+from imbtorch.metrics.deciding import DecidingSweep, of_last_result
 from imbtorch.metrics.state import Setting, captures
 from imbtorch.reports.rows import Row
 
@@ -110,20 +114,13 @@ class LogitAdjustmentSweep(DecidingSweep):
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         settings = AdjustmentSettings.of(
-            measure,
-            prior,
-            at_least=at_least,
-            taus=taus,
-            class_names=class_names,
-            class_groups=class_groups,
-            higher_is_better=higher_is_better,
-            logits=logits,
-            ignore_index=ignore_index,
-        )
+            measure, prior, at_least=at_least, taus=taus, class_names=class_names, class_groups=class_groups,
+            higher_is_better=higher_is_better, logits=logits, ignore_index=ignore_index,
+        )  # fmt: skip
         super().__init__(settings.counting, on_invalid, settings.counter(), **kwargs)
         self._settings, self._prevalence = settings, None
         self._name(self._settings.rows, prefix, postfix)
-        self._own_rule(LogitAdjustment(settings.prior, 0.0, logits))
+        self._own_rule(LogitAdjustment(settings.prior, 0.0, logits=logits))
         self._sums_to_one: Tensor | None = None  # whether the first logits do, on another device than the CPU
         self._warn_if_large(f"{len(settings.taus)} taus and {len(settings.prior)} classes", "fewer taus=")
 
@@ -160,7 +157,7 @@ class LogitAdjustmentSweep(DecidingSweep):
 
     def _values_of_a_batch(self, counter: Counter, state: Tensor) -> dict[Row, Tensor]:
         assert isinstance(counter, AdjustedMargins)
-        return LogitAdjustmentResult.of_buckets(self._settings, counter.of_buckets(state)).rows
+        return result_of_buckets(self._settings, counter.of_buckets(state)).rows
 
     def compute(self) -> dict[str, Tensor]:
         """Compute the best tau and the value there from the scores of all processes (a collective step); set the rule.
@@ -175,7 +172,7 @@ class LogitAdjustmentSweep(DecidingSweep):
         sums, self._sums_to_one = self._sums_to_one, None
         if sums is not None and bool(sums):
             self._warn_of_sums()
-        result = LogitAdjustmentResult.of_buckets(self._settings, buckets)
+        result = result_of_buckets(self._settings, buckets)
         self._warn_of_problems(result)
         return self._keep_choice(result, actual.sum().item())
 
@@ -188,29 +185,15 @@ class LogitAdjustmentSweep(DecidingSweep):
 
     # --- the last result --------------------------------------------------------------------------------------------
 
-    def best(self, measure: Measured | None = None, *, at_least: Mapping[str, float] | None = None) -> AdjustmentPoint:
-        """Choose another tau from the last result.
-
-        Details are in :meth:`~imbtorch.deciding.adjustment_result.LogitAdjustmentResult.best`.
-
-        Args:
-            measure: name in the catalogue, function of margins, or ``functools.partial`` of one; by default the swept
-                measure.
-            at_least: name of a value -> least value, such as ``{"recall/fraud": 0.8}``. These constraints add to the
-                ones of the sweep; ``{}`` removes all constraints of the sweep.
-
-        Raises:
-            ValueError: if no tau satisfies the constraints; the error says what is reachable.
-        """
-        found = self.result().best(measure, at_least=at_least)
-        self._advise([found])
-        return found
+    best = of_last_result(LogitAdjustmentResult.best)
+    gain = of_last_result(LogitAdjustmentResult.gain)
+    table = of_last_result(LogitAdjustmentResult.table)
 
     def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw measures and class groups of the last result over tau.
 
         Args:
-            val: not used; the last computed result is drawn.
+            val: not used; torchmetrics passes values here.
             ax: matplotlib axes to draw into; by default a new figure.
 
         Returns:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.batches import Batch
 from imbtorch.deciding.histogram import Hidden, Histogram
-from imbtorch.deciding.points import OperatingPoint
 from imbtorch.deciding.rules import Threshold
-from imbtorch.deciding.sweep_result import SweepResult
+from imbtorch.deciding.sweep_result import SweepResult, result_of_histogram
 from imbtorch.deciding.sweep_settings import Also, SweepSettings
-from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import Measured
 from imbtorch.metrics.base import Counter, OnInvalid, TaskOptions, TorchmetricsArguments, canonical
-from imbtorch.metrics.deciding import DecidingSweep
+from imbtorch.metrics.deciding import DecidingSweep, of_last_result
 from imbtorch.metrics.shared_result import PREVALENCE
 from imbtorch.metrics.state import Setting
 from imbtorch.reports.rows import PROMISED, Row
@@ -135,24 +132,11 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         settings = SweepSettings.of(
-            measure,
-            thresholds,
-            task,
-            num_labels=num_labels,
-            num_classes=num_classes,
-            class_names=class_names,
-            also=also,
-            at_least=at_least,
-            alerts=alerts,
-            costs=costs,
-            sure=sure,
-            prevalence=prevalence,
-            higher_is_better=higher_is_better,
-            logits=logits,
-            ignore_index=ignore_index,
-            weighted=weighted,
+            measure, thresholds, task, num_labels=num_labels, num_classes=num_classes, class_names=class_names,
+            also=also, at_least=at_least, alerts=alerts, costs=costs, sure=sure, prevalence=prevalence,
+            higher_is_better=higher_is_better, logits=logits, ignore_index=ignore_index, weighted=weighted,
             clusters=clusters,
-        )
+        )  # fmt: skip
         super().__init__(settings.counting, on_invalid, settings.histogram(), **kwargs)
         self._settings, self._measure, self._prevalence = settings, settings.measure, settings.prevalence
         self._name(self._settings.rows, prefix, postfix)
@@ -210,7 +194,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         return copy(self._histogram) if self.clusters else self._counter
 
     def _values_of_a_batch(self, counter: Counter, state: Tensor) -> dict[Row, Tensor]:
-        return SweepResult.of_histogram(self._settings, cast(Histogram, counter), state, self._hidden).rows
+        return result_of_histogram(self._settings, cast(Histogram, counter), state, self._hidden).rows
 
     def compute(self) -> dict[str, Tensor]:
         """Compute the best threshold and its value from the scores of all processes (a collective step); set the rule.
@@ -226,7 +210,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         counts, faults = self._histogram.counts(state), self._histogram.faults(state)
         actual = counts.sum(-1)
         self._report_problems(faults, actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
-        result = SweepResult.of_histogram(self._settings, self._histogram, state, self._hidden)
+        result = result_of_histogram(self._settings, self._histogram, state, self._hidden)
         self._warn_of_problems(result)
         if self.sure is not None:
             result._warn_if_dependent(PROMISED)
@@ -245,75 +229,21 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
     # --- the last result --------------------------------------------------------------------------------------------
 
-    def interval(self, name: str, *, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
-        """Compute the interval of a value of the last result with :meth:`SweepResult.interval`; never communicates.
+    interval = of_last_result(SweepResult.interval)
+    best = of_last_result(SweepResult.best)
+    gain = of_last_result(SweepResult.gain)
+    metric = of_last_result(SweepResult.metric)
+    table = of_last_result(SweepResult.table)
+
+    def plot(self, kind: Any | None = None, ax: Any | None = None) -> Any:
+        """Draw the last result: ``sweep.plot("roc")`` draws what ``sweep.result().plot("roc")`` draws.
 
         Args:
-            name: ``"threshold"``, ``"value"``, ``"auc"``, ``"average_precision"`` or ``"partial_auc"``, logged or not.
-            level: nominal coverage of the interval, in (0, 1).
-            generator: source of randomness, on the CPU; by default one of a fixed seed.
-        """
-        return self.result().interval(name, level=level, generator=generator)
-
-    def best(
-        self,
-        at_least: Mapping[str, float] | None = None,
-        *,
-        alerts: float | None = None,
-        costs: Tensor | Sequence[Sequence[float]] | None = None,
-        sure: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> OperatingPoint | dict[str, OperatingPoint]:
-        """Find the best threshold of the last result under constraints; details are in :meth:`SweepResult.best`.
-
-        Args:
-            at_least: name of a measure -> least value, such as ``{"recall": 0.8}``. These constraints add to the ones
-                of the sweep; ``{}`` removes all constraints of the sweep.
-            alerts: greatest share of samples that may be predicted positive.
-            costs: ``[[0, fp], [fn, 0]]``: the threshold with the lowest expected cost is then chosen, instead of the
-                best value of the measure.
-            sure: level of a guarantee that all constraints hold in the population, such as 0.9: only thresholds that
-                pass exact binomial tests are then considered (learn then test). The model must not have been chosen on
-                the same samples. By default the constraints need to hold on the counted samples only.
-            generator: source of randomness, on the CPU; by default torch's.
-
-        Returns:
-            :class:`~imbtorch.statistics.OperatingPoint`, or for several labels or classes a dict of their names.
-
-        Raises:
-            ValueError: if no threshold satisfies the constraints, or if none can be guaranteed to; the error says what
-                is achievable. Also for ``sure`` with ``clusters=True``.
-        """
-        found = self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
-        self._advise(*([[found]] if isinstance(found, OperatingPoint) else [[*found.values()], "points"]))
-        return found
-
-    def metric(
-        self,
-        cls: Callable[..., M],
-        at: OperatingPoint | Mapping[str, OperatingPoint] | None = None,
-        **arguments: Any,
-    ) -> M:
-        """Make a metric with the best threshold of the last result, with :meth:`SweepResult.metric`.
-
-        Args:
-            cls: metric class, :class:`~imbtorch.ImbalanceReport` or ``functools.partial`` of one.
-            at: operating point of :meth:`best`, to use its threshold instead.
-            arguments: further arguments of the metric.
-        """
-        return self.result().metric(cls, at, **arguments)
-
-    def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
-        """Draw the measure of the last result over the thresholds; :meth:`SweepResult.plot` draws the curves as well.
-
-        Args:
-            val: not used; the last computed result is drawn.
-            ax: matplotlib axes to draw into; by default a new figure.
+            kind: as for :meth:`SweepResult.plot`. Values, which torchmetrics passes first, are not used.
+            ax: matplotlib axes for one picture; by default a new figure.
 
         Returns:
             Figure (None if axes were given) and axes.
         """
-        return cast("tuple[Any, Any]", self.result().plot("value", ax))
-
-
-M = TypeVar("M")
+        picture: Any = kind if isinstance(kind, str) else None
+        return self.result().plot(picture, ax)
