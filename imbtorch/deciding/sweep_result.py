@@ -29,6 +29,7 @@ from imbtorch.deciding.curves import (
     precision_recall_curve,
     roc_curve,
 )
+from imbtorch.deciding.histogram import Hidden, Histogram
 from imbtorch.deciding.points import OperatingPoint, threshold_text
 from imbtorch.deciding.rules import Threshold
 from imbtorch.deciding.steady import HeldOut, counts_at, filled, gain_interval, held_out, pooled, single_thresholds
@@ -45,6 +46,7 @@ from imbtorch.tables import Cell, Table
 M = TypeVar("M")
 Areas: TypeAlias = Literal["roc", "precision_recall", "average_precision"]
 Curve: TypeAlias = Literal["value", Areas]
+NOTHING = Hidden()
 RESAMPLES = 400
 DRAWS = 10_000  # draws, or resamples of buckets, for the interval of the value
 MOST_DRAWN = 10  # most labels or classes in one picture
@@ -77,6 +79,7 @@ class SweepResult(Result):
     _chosen: Chosen
     _buckets: Tensor | None  # histogram of each bucket of clusters, ``[M, ...]``
     _several: bool  # whether samples came with the ids of clusters or with several positions
+    _hidden: Hidden = NOTHING
 
     @property
     def _counted(self) -> Tensor:
@@ -406,8 +409,8 @@ class SweepResult(Result):
 
     def best(
         self,
-        at_least: Mapping[str, float] | None = None,
         *,
+        at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
         costs: Tensor | Sequence[Sequence[float]] | None = None,
         sure: float | None = None,
@@ -500,6 +503,7 @@ class SweepResult(Result):
 
     def metric(
         self,
+        /,
         cls: Callable[..., M],
         at: OperatingPoint | Mapping[str, OperatingPoint] | None = None,
         **arguments: Any,
@@ -741,3 +745,11 @@ class SweepResult(Result):
         """Return the values as a table for notebooks."""
         values = {row.name: {"value": value.item()} for row, value in self._rows.items()}
         return Table({type(self).__name__: values})._repr_html_()
+
+
+def result_of_histogram(settings: SweepSettings, histogram: Histogram, state: Tensor, hidden: Hidden) -> SweepResult:
+    """Choose the thresholds and compute the values from the state of a histogram, on the CPU."""
+    counts = histogram.counts(state)
+    buckets = histogram.counts(state, of_buckets=True) if settings.counting.clusters else None
+    chosen, several = settings.chosen(counts, buckets), bool(settings.counting.dependent(state))
+    return SweepResult(settings.values(counts, chosen), counts, settings, chosen, buckets, several, hidden)
