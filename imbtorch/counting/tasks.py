@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, get_args
+from typing import ClassVar, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -574,3 +574,37 @@ class Multiclass(Counting):
             return Batch(preds, target)
         classes, scores = highest(preds)
         return Batch(classes, target, scores)
+
+
+class Counter(Protocol):
+    """Interface of the objects that count batches, such as :class:`~imbtorch.counting.tasks.Counting`."""
+
+    @property
+    def counting(self) -> Counting:
+        """Task and options by which predictions and targets are read."""
+
+    @property
+    def name(self) -> str:
+        """Identifier that differs between counters that count differently."""
+
+    @property
+    def length(self) -> int:
+        """Number of cells of a state."""
+
+    def on(self, device: torch.device) -> Counter:
+        """Return the same counter with its tensors on a device, so that updates need not move them."""
+
+    def zeros(self, device: torch.device | None = None) -> Tensor:
+        """Return an empty state."""
+
+    def read(self, preds: Tensor, target: Tensor) -> Batch:
+        """Check a batch."""
+
+    def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
+        """Add a batch to a state in place."""
+
+    def counts(self, state: Tensor) -> Counts:
+        """View a state as counts."""
+
+    def faults(self, state: Tensor) -> Tensor:
+        """Return the tallies of invalid samples."""

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from imbtorch.counting.arguments import check_generator, in_class_order
 from imbtorch.counting.tasks import Counting
-from imbtorch.counts import Margins, Measure, evaluated
+from imbtorch.counts import Margins, evaluated
 from imbtorch.deciding.adjusted_margins import AdjustedMargins
-from imbtorch.deciding.adjustments import AdjustmentPoint, Adjustments, at, over_buckets
+from imbtorch.deciding.adjustments import AdjustmentPoint, Adjustments, at, maximised, over_buckets
 from imbtorch.deciding.limits import checked_floors
+from imbtorch.deciding.problems import OF_ADJUSTMENTS
 from imbtorch.deciding.rules import LogitAdjustment, checked_shares
 from imbtorch.deciding.thresholds import InfeasibleError, Limits, held_text, worst_value
 from imbtorch.intervals.intervals import Interval, check_level
@@ -23,7 +24,7 @@ from imbtorch.measures.named import PER_CLASS, AveragedMeasure, Measured, direct
 from imbtorch.measures.traits import by_any_name
 from imbtorch.reports.groups import checked_class_groups
 from imbtorch.reports.readings import values_of_class_groups, values_of_classes
-from imbtorch.reports.rows import Result, Row, shown
+from imbtorch.reports.rows import Finder, Result, Row, shown
 from imbtorch.reports.texts import checked_names
 from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tables import Cell, Table
@@ -148,11 +149,6 @@ def _worse(measure: AveragedMeasure, value: Tensor, plain: Tensor) -> bool:
     return bool(value < plain if measure.higher_is_better else value > plain)
 
 
-def maximised(measure: AveragedMeasure) -> Measure:
-    """Return a measure as a function to maximise."""
-    return measure if measure.higher_is_better else lambda counts: -measure(counts)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class LogitAdjustmentResult(Result):
     """Result of a sweep over logit adjustments: the chosen tau with its value, curves, its gain and other choices.
@@ -181,6 +177,10 @@ class LogitAdjustmentResult(Result):
     @property
     def _counted(self) -> Margins:
         return over_buckets(self._buckets)
+
+    @property
+    def _finders(self) -> tuple[Finder, ...]:
+        return OF_ADJUSTMENTS
 
     @cached_property
     def _adjustments(self) -> Adjustments:

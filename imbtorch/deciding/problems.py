@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from imbtorch.counting.logits import PROBABILITIES, crowd_near_zero, near_zero
 from imbtorch.counts import ratio, two_by_two
-from imbtorch.deciding.adjustment_result import LogitAdjustmentResult, maximised
+from imbtorch.deciding.adjustments import maximised
 from imbtorch.deciding.curves import by_labels, cells_at, unresolved
-from imbtorch.deciding.sweep_result import SweepResult
 from imbtorch.deciding.thresholds import InfeasibleError, worst_value
 from imbtorch.reports.groups import few_samples_text
+from imbtorch.reports.rows import Finder
+
+if TYPE_CHECKING:
+    from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
+    from imbtorch.deciding.sweep_result import SweepResult
 
 TOLERANCE, FEW_TOLERANCE = 0.002, 0.01  # errors of an area that need no warning: of one bin, of AUC by few scores
 CROWD = 100  # number of samples in a bin from which to warn
 APART = 0.3  # total variation between prior and samples from which their order may be wrong
 ALIKE = 0.1  # total variation between both, each sorted, below which it is
-
-
-def problems(result: SweepResult | LogitAdjustmentResult, told: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield kind and text of each problem of a result, except of kinds that were told already; add its kinds to them.
-
-    The search for a problem of a kind that was told takes no time.
-    """
-    finders: tuple[tuple[tuple[str, ...], Callable[[Any], str]], ...] = (
-        OF_THRESHOLDS if isinstance(result, SweepResult) else OF_ADJUSTMENTS
-    )
-    for kinds, find in finders:
-        if told.isdisjoint(kinds) and (text := find(result)):
-            yield kinds[0], text
-            told.update(kinds)
 
 
 # --- thresholds ------------------------------------------------------------------------------------------------------
@@ -163,7 +152,7 @@ def _few_samples(result: SweepResult) -> str:
     return few_samples_text(settings.measure, names, counts, shares.reshape(-1, 2), (0, 1), samples_text)
 
 
-OF_THRESHOLDS = (
+OF_THRESHOLDS: tuple[Finder, ...] = (
     (("probabilities",), _like_probabilities),
     (("crowded",), _beyond_the_ends),
     (("crowded",), _in_mixed_bins),
@@ -219,4 +208,8 @@ def _at_an_end(result: LogitAdjustmentResult) -> str:
     )
 
 
-OF_ADJUSTMENTS = ((("order",), _another_order), (("infeasible",), _without_tau), (("end",), _at_an_end))
+OF_ADJUSTMENTS: tuple[Finder, ...] = (
+    (("order",), _another_order),
+    (("infeasible",), _without_tau),
+    (("end",), _at_an_end),
+)

@@ -31,6 +31,7 @@ from imbtorch.deciding.curves import (
 )
 from imbtorch.deciding.histogram import Hidden, Histogram
 from imbtorch.deciding.points import OperatingPoint, threshold_text
+from imbtorch.deciding.problems import OF_THRESHOLDS
 from imbtorch.deciding.rules import Threshold
 from imbtorch.deciding.steady import HeldOut, counts_at, filled, gain_interval, held_out, pooled, single_thresholds
 from imbtorch.deciding.sweep_settings import AP, Also, Chosen, SweepSettings, negated
@@ -38,7 +39,7 @@ from imbtorch.deciding.thresholds import held_text, probabilities, read_at, with
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
 from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
-from imbtorch.reports.rows import PROMISED, Result
+from imbtorch.reports.rows import PROMISED, Finder, Result
 from imbtorch.reports.texts import UNSURE
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Cell, Table
@@ -88,6 +89,10 @@ class SweepResult(Result):
     @property
     def _came(self) -> tuple[Counting, bool]:
         return self._settings.counting, self._several
+
+    @property
+    def _finders(self) -> tuple[Finder, ...]:
+        return OF_THRESHOLDS
 
     @property
     def logits(self) -> bool:
@@ -630,7 +635,7 @@ class SweepResult(Result):
                 f"fewer than {FEW_POSITIVES} positives{kind}: the threshold rests on a few scores, and another sample "
                 "would choose another one",
             )
-        return Table({"label" if task == "multilabel" else "class": rows}, notes)
+        return Table({"label" if task == "multilabel" else "class": rows}, (*notes, *self.problems.values()))
 
     def plot(self, kind: Curve | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.

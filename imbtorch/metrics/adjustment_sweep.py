@@ -13,6 +13,7 @@ from imbtorch.compat import is_traced
 from imbtorch.counting.batches import Batch
 from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.logits import sum_to_one
+from imbtorch.counting.tasks import Counter
 from imbtorch.deciding.adjusted_margins import AdjustedMargins
 from imbtorch.deciding.adjustment_result import (
     AdjustmentSettings,
@@ -22,7 +23,7 @@ from imbtorch.deciding.adjustment_result import (
 )
 from imbtorch.deciding.rules import LogitAdjustment
 from imbtorch.measures.named import Measured
-from imbtorch.metrics.base import Counter, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.base import OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.deciding import DecidingSweep, of_last_result
 from imbtorch.metrics.state import Setting, captures
 from imbtorch.reports.rows import Row

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import partial
 from inspect import unwrap
-from typing import Any, ClassVar, Literal, Protocol, TypedDict, get_args
+from typing import Any, ClassVar, Literal, TypedDict, get_args
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from imbtorch.counting.arguments import Layout, Task, Thresholds
 from imbtorch.counting.batches import FAULTS, Batch
 from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.logits import PROBABILITIES, like_probabilities
-from imbtorch.counting.tasks import Counting
+from imbtorch.counting.tasks import Counter, Counting
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
 from imbtorch.metrics.seen_samples import digest
@@ -61,40 +61,6 @@ class MetricArguments(TorchmetricsArguments, total=False):
     state: Layout
     weighted: bool
     clusters: bool | None
-
-
-class Counter(Protocol):
-    """Interface of the objects that count batches, such as :class:`~imbtorch.counting.tasks.Counting`."""
-
-    @property
-    def counting(self) -> Counting:
-        """Task and options by which predictions and targets are read."""
-
-    @property
-    def name(self) -> str:
-        """Identifier that differs between counters that count differently."""
-
-    @property
-    def length(self) -> int:
-        """Number of cells of a state."""
-
-    def on(self, device: torch.device) -> Counter:
-        """Return the same counter with its tensors on a device, so that updates need not move them."""
-
-    def zeros(self, device: torch.device | None = None) -> Tensor:
-        """Return an empty state."""
-
-    def read(self, preds: Tensor, target: Tensor) -> Batch:
-        """Check a batch."""
-
-    def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
-        """Add a batch to a state in place."""
-
-    def counts(self, state: Tensor) -> Counts:
-        """View a state as counts."""
-
-    def faults(self, state: Tensor) -> Tensor:
-        """Return the tallies of invalid samples."""
 
 
 class CountsMetric(SummedState):

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from torch import Tensor
 
-from imbtorch.compat import rank_zero, warn_caller
+from imbtorch.compat import warn_caller
 from imbtorch.counting.batches import Batch
 from imbtorch.counting.logits import SUMS, sum_to_one
 from imbtorch.deciding.adjustments import AdjustmentPoint
 from imbtorch.deciding.points import OperatingPoint
-from imbtorch.deciding.problems import problems
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
 from imbtorch.metrics.shared_result import SharedResult
 from imbtorch.reports.rows import Result
@@ -79,12 +78,6 @@ class DecidingSweep(SharedResult):
         taken = 8 * self._counter.length
         if taken > LARGE:
             warn_caller(f"{type(self).__name__}: the counts of {what} take {1e-6 * taken:,.0f} MB; {remedy} take less")
-
-    def _warn_of_problems(self, result: SweepResult | LogitAdjustmentResult) -> None:
-        """Warn of what a result has to say against itself, once for each kind of problem between resets."""
-        if not self.quiet and rank_zero():
-            for kind, text in problems(result, self._already_warned):
-                self._warn_once(kind, f"{type(self).__name__}: {text}")
 
     def _keep_choice(self, result: Result, samples: float) -> dict[str, Tensor]:
         """Keep a result, and let the rule take what it chose from new samples of all processes; return the values.

@@ -12,18 +12,17 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.counting.arguments import Layout, Task, Thresholds
-from imbtorch.counting.tasks import Counting
+from imbtorch.counting.tasks import Counter, Counting
 from imbtorch.counts import Counts, Measure, mapped, sums
 from imbtorch.intervals.draws import DRAWS
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import AtPrevalence, AveragedMeasure, Measured, resolved
 from imbtorch.measures.traits import by_any_name
-from imbtorch.metrics.base import Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.base import LocalCounts, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.shared_result import PREVALENCE, SharedResult
 from imbtorch.metrics.state import Setting
 from imbtorch.reports.description import default_measures, described
 from imbtorch.reports.groups import report_memory
-from imbtorch.reports.problems import PROBLEMS
 from imbtorch.reports.result import ReportResult
 from imbtorch.reports.rows import Row, Snapshot
 from imbtorch.suggestions import did_you_mean
@@ -175,11 +174,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
         at = Snapshot.of(counting, state, self._prevalence, rest)
         counted = at.read().marginal if self._prevalence is None else sums(at.counts)
         self._report_problems(counting.faults(state), counted.actual, self._prevalence)
-        values = self._settings.read(at)
-        for kind, find in PROBLEMS.items():
-            if kind != "unseen" and self._may_warn(kind) and (text := find(self._settings, at, values)):
-                self._warn_once(kind, f"{type(self).__name__}: {text}")
-        return self._keep(ReportResult(values, at, self._settings))
+        result = ReportResult(self._settings.read(at), at, self._settings)
+        self._warn_of_problems(result)
+        return self._keep(result)
 
     def measure(self, name: str) -> Measure:
         """Return a measure as this report computes it: a function of counts with its direction, ``higher_is_better``.

@@ -11,12 +11,13 @@ from typing_extensions import Unpack
 
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.batches import Batch
+from imbtorch.counting.tasks import Counter
 from imbtorch.deciding.histogram import Hidden, Histogram
 from imbtorch.deciding.rules import Threshold
 from imbtorch.deciding.sweep_result import SweepResult, result_of_histogram
 from imbtorch.deciding.sweep_settings import Also, SweepSettings
 from imbtorch.measures.named import Measured
-from imbtorch.metrics.base import Counter, OnInvalid, TaskOptions, TorchmetricsArguments, canonical
+from imbtorch.metrics.base import OnInvalid, TaskOptions, TorchmetricsArguments, canonical
 from imbtorch.metrics.deciding import DecidingSweep, of_last_result
 from imbtorch.metrics.shared_result import PREVALENCE
 from imbtorch.metrics.state import Setting

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting.arguments import Thresholds
-from imbtorch.counting.logits import PROBABILITIES, like_probabilities
 from imbtorch.counts import confusion_counts
 from imbtorch.deciding.curves import AREAS
 from imbtorch.measures.named import Measured
 from imbtorch.measures.overall import macro_averaged_absolute_error
 from imbtorch.measures.traits import by_any_name, needs_matrix
+from imbtorch.predictions.parts import count_
 from imbtorch.predictions.samples import Samples
 from imbtorch.predictions.scores import Curves
 from imbtorch.predictions.sources import Arrays, Engine, Source
@@ -117,16 +117,13 @@ def counted(
         raise ValueError("threshold is for scores, but preds are classes; pass scores=")
     own, bounded = _split(intervals, samples, prevalence)
     readings = _readings_of(samples, threshold, prevalence, measures, own)
-    counting, doubts = readings.counting, list[str]()
+    counting = readings.counting
     state = counting.zeros()
     curves = Curves(readings, samples.rows) if scored else None
     for part in samples.parts():
-        batch = counting.with_axes(counting.read(part.preds, part.target), part.target, **part.extra)
-        counting.add_(state, batch, defer=lambda: False)
-        if samples.logits and batch.scores is not None and not doubts and samples.task != "multiclass":
-            doubts = [PROBABILITIES] * like_probabilities(batch.scores, of_labels=samples.task == "multilabel")
+        batch = count_(counting, state, part)
         if curves is not None and len(part.target):
-            curves.update(part.preds, part.target, part.extra)
+            curves.update(part, batch.scores)
     at = Snapshot.of(counting, state, readings.prevalence)
     result, rows, notes = ReportResult(readings.read(at), at, readings), dict[Row, Tensor](), list[str]()
     if curves is not None:
@@ -137,7 +134,7 @@ def counted(
         notes = answer_notes(samples, result)
     if scored and threshold is None and samples.task != "multiclass":
         notes.append(AT_HALF)
-    return with_values(result, rows, (*samples.notes, *notes, *doubts))
+    return with_values(result, rows, (*samples.notes, *notes))
 
 
 def _readings_of(

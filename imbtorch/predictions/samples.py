@@ -4,29 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, read_cell, typed, without_left_out
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.clusters import cluster_ids
+from imbtorch.predictions.parts import Part
 from imbtorch.predictions.scores import check_scores
 from imbtorch.predictions.sources import Arrays, Batch, Source, by_class, chosen, floats, id_of, note_on_models, single
 from imbtorch.reports.texts import checked_names
 from imbtorch.suggestions import first_names
 
 MOST_GROUPS = 1000  # groups of samples
-
-
-class Part(NamedTuple):
-    """Some samples, or groups of equal samples."""
-
-    preds: Tensor
-    target: Tensor
-    extra: dict[str, Tensor]
 
 
 @dataclass(frozen=True)

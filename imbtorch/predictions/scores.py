@@ -12,13 +12,15 @@ from torch import Tensor
 
 from imbtorch.columns import Array
 from imbtorch.counting.arguments import Task
-from imbtorch.counting.logits import against_the_rest, of_class_one
+from imbtorch.counting.logits import PROBABILITIES, SUMS, against_the_rest, like_probabilities, of_class_one, sum_to_one
 from imbtorch.counting.tasks import UNEVEN
 from imbtorch.counts import rescaled_rows
 from imbtorch.deciding.curves import AREAS, histogram_of_ranks
-from imbtorch.deciding.sweep_result import SweepResult
+from imbtorch.deciding.histogram import Hidden
+from imbtorch.deciding.sweep_result import SweepResult, result_of_histogram
+from imbtorch.deciding.sweep_settings import SweepSettings
 from imbtorch.intervals.intervals import Interval
-from imbtorch.metrics.sweep import ThresholdSweep
+from imbtorch.predictions.parts import Part, count_
 from imbtorch.reports.readings import Readings
 from imbtorch.reports.rows import Row, shown
 from imbtorch.suggestions import first_names
@@ -91,6 +93,34 @@ def _are_rounded(scores: Array, sums: Array) -> Array:
 
 
 @dataclass
+class BinnedScores:
+    """Histogram of scores that come in parts, and the result of a sweep of them."""
+
+    settings: SweepSettings
+
+    def __post_init__(self) -> None:
+        """Begin without samples."""
+        self._counter, self._hidden, self._parts = self.settings.histogram(), Hidden(), 0
+        self._state = self._counter.zeros()
+
+    def update(self, part: Part) -> None:
+        """Count samples.
+
+        Raises:
+            ValueError: for logits that are probabilities, and as a sweep.
+        """
+        if self.settings.counting.logits and not self._parts and part.preds.ndim > 1 and sum_to_one(part.preds):
+            raise ValueError(f"scores {SUMS}")
+        batch = count_(self._counter, self._state, part)
+        self._hidden = self._counter.hidden_with(self._hidden, part.preds, batch, not self._parts)
+        self._parts += 1
+
+    def result(self) -> SweepResult:
+        """Return the result of all samples so far."""
+        return result_of_histogram(self.settings, self._counter, self._state, self._hidden)
+
+
+@dataclass
 class Curves:
     """Areas under curves, from scores that come in parts.
 
@@ -106,7 +136,7 @@ class Curves:
     _kept: list[tuple[Tensor, Tensor, Tensor, Tensor]] = field(default_factory=list)
     _hard: bool = True
     _notes: list[str] = field(default_factory=list)
-    _sweep: ThresholdSweep | None = None
+    _binned: BinnedScores | None = None
 
     def __post_init__(self) -> None:
         """Make a sweep for many samples."""
@@ -115,7 +145,7 @@ class Curves:
         self.prevalence = shares[:, 1] if shares is not None and self.task == "multilabel" else shares
         width = 1 if self.task == "binary" else len(self.names)
         if self.rows > MOST_ROWS or self.rows * width > MOST_SCORES:
-            self._sweep = ThresholdSweep(
+            settings = SweepSettings.of(
                 "balanced_accuracy",
                 task=self.task,
                 prevalence=self.prevalence,
@@ -124,25 +154,32 @@ class Curves:
                 also=("auc", "average_precision"),
                 **sizes_of(self.task, self.names),
             )
+            self._binned = BinnedScores(settings)
 
-    def update(self, scores: Tensor, target: Tensor, extra: Mapping[str, Tensor]) -> None:
-        """Add samples, with ``weight``, ``frequency`` and ``group`` where they have them."""
+    def update(self, part: Part, odds: Tensor | None) -> None:
+        """Add samples, with ``weight``, ``frequency`` and ``group`` where they have them.
+
+        The log-odds of the first of two classes or labels may turn out to be probabilities.
+        """
+        scores, target, extra = part
+        if self.logits and self.task != "multiclass" and odds is not None and not self._notes:
+            self._notes = [PROBABILITIES] * like_probabilities(odds, of_labels=self.task == "multilabel")
         self._hard = self._hard and not self.logits and bool(((scores == 0) | (scores == 1)).all())
         sums = {name: each for name, each in extra.items() if name in ("weight", "frequency")}
-        if self._sweep is None:
+        if self._binned is None:
             weight = next(iter(sums.values()), torch.ones(len(target), dtype=torch.float64))
             self._kept.append((scores, target, weight, extra.get("group", torch.zeros(len(target), dtype=torch.long))))
         else:
-            self._sweep.update(scores, target, **sums)
+            self._binned.update(Part(scores, target, sums))
 
     def values(self, bounded: Sequence[str]) -> tuple[dict[Row, Tensor], list[str]]:
         """Return all rows, areas with the bounds that are named, and what a reader of them must know."""
         self._notes += [ONE_POINT] * self._hard
-        if self._sweep is None:
+        if self._binned is None:
             return self._exact(bounded), self._notes
         note = f"auc, average_precision: by the bins of a sweep, since there are {self.rows:,} samples"
         self._notes.append(note + "; groups have none" * bool(self.settings.groups))
-        return self._binned(self._sweep.result(), bounded), self._notes
+        return self._of_bins(self._binned.result(), bounded), self._notes
 
     def _exact(self, bounded: Sequence[str]) -> dict[Row, Tensor]:
         """Return areas of all samples, and of each group of them, from all scores."""
@@ -189,7 +226,7 @@ class Curves:
                 areas[Row(measure, True)] = of_whole.nanmean()
         return {row: value for areas in found.values() for row, value in areas.items()} | bounds
 
-    def _binned(self, result: SweepResult, bounded: Sequence[str]) -> dict[Row, Tensor]:
+    def _of_bins(self, result: SweepResult, bounded: Sequence[str]) -> dict[Row, Tensor]:
         """Return areas from the bins of a sweep."""
         binary = self.task == "binary"
         rows: dict[Row, Tensor] = {}

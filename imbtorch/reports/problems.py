@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from imbtorch.counting.tasks import Counting
-from imbtorch.counts import Margins, double, ratio, sums
+from imbtorch.counts import Margins, double, ratio, targets
 from imbtorch.intervals.intervals import HEAVY, large_cluster_text
 from imbtorch.reports.groups import few_samples_text, group_problems
 from imbtorch.reports.readings import Readings, largest_bucket
-from imbtorch.reports.rows import Row, Snapshot, dependence_text
+from imbtorch.reports.rows import Finder, Row, dependence_text
 from imbtorch.suggestions import first_names
 
-Values: TypeAlias = Mapping[Row, Tensor]
+if TYPE_CHECKING:
+    from imbtorch.reports.result import ReportResult
+
 SIDES = "negatives", "positives"
-Find: TypeAlias = Callable[[Readings, Snapshot, Values], str]
 
 
 def unseen_classes(counting: Counting, actual: Tensor, prevalence: Tensor | None) -> Tensor:
@@ -55,35 +57,35 @@ def unseen_text(counting: Counting, names: Sequence[str], *, at_prevalence: bool
     return f"{len(names)} of {counting.size} {what}: {first_names(names)}; {then}"
 
 
-def _unseen(readings: Readings, at: Snapshot, _: Values) -> str:
-    actual = sums(at.counts).actual if at.prevalence is not None else at.read().marginal.actual
+def _unseen(result: ReportResult) -> str:
+    readings, at = result._settings, result._at
+    actual = targets(at.counts)
     unseen = unseen_classes(readings.counting, actual, at.prevalence)
     names = [name for name, yes in zip(readings.class_names, unseen.tolist(), strict=True) if yes]
     found = bool(names) and bool(actual.any())
     return unseen_text(readings.counting, names, at_prevalence=at.prevalence is not None) if found else ""
 
 
-def _of_groups(kind: str) -> Find:
-    """Return the function that describes one kind of problem of groups of samples."""
-
-    def find(readings: Readings, at: Snapshot, _: Values) -> str:
-        found = {} if at.groups is None else group_problems(readings.counting, at.groups, readings.group_names)
-        return found.get(kind, "")
-
-    return find
+def _of_groups(kind: str, result: ReportResult) -> str:
+    """Describe one kind of problem of groups of samples."""
+    groups, readings = result._at.groups, result._settings
+    return "" if groups is None else group_problems(readings.counting, groups, readings.group_names).get(kind, "")
 
 
-def _dependent(readings: Readings, at: Snapshot, _: Values) -> str:
-    return dependence_text(readings.counting, at.dependent) if readings.bounded and _has_samples(at) else ""
+def _dependent(result: ReportResult) -> str:
+    readings, at = result._settings, result._at
+    found = readings.bounded and bool(targets(at.counts).any())
+    return dependence_text(readings.counting, at.dependent) if found else ""
 
 
-def _large_cluster(readings: Readings, at: Snapshot, _: Values) -> str:
-    largest = largest_bucket(at, HEAVY) if readings.bounded else ""
+def _large_cluster(result: ReportResult) -> str:
+    largest = largest_bucket(result._at, HEAVY) if result._settings.bounded else ""
     return large_cluster_text(largest) if largest else ""
 
 
-def _few_samples(readings: Readings, at: Snapshot, _: Values) -> str:
+def _few_samples(result: ReportResult) -> str:
     """Say where one error more in a class would change a value at the prevalence far more than in the counts."""
+    readings, at = result._settings, result._at
     share = at.prevalence
     if share is None or readings.counting.weighted or isinstance(at.counts, Margins):
         return ""
@@ -114,25 +116,21 @@ def _within_one(readings: Readings, row: Row) -> bool:
     return low is not None and high is not None and low >= -1 and high <= 1
 
 
-def _no_interval(readings: Readings, at: Snapshot, values: Values) -> str:
+def _no_interval(result: ReportResult) -> str:
     """Name values without an interval, since they depend on classes without targets."""
-    low = [row for row in readings.rows if row.bound == "low" and row.kind != "group"]
+    values, low = result._rows, [row for row in result._settings.rows if row.bound == "low" and row.kind != "group"]
     names = [replace(row, bound="").name for row in low if row in values and bool(values[row].isnan())]
-    found = bool(names) and _has_samples(at)
+    found = bool(names) and bool(targets(result._at.counts).any())
     return f"bounds are nan for values that depend on classes without targets: {first_names(names)}" if found else ""
 
 
-def _has_samples(at: Snapshot) -> bool:
-    return bool(sums(at.counts).actual.any())
-
-
-PROBLEMS: dict[str, Find] = {
-    "unseen": _unseen,
-    "empty groups": _of_groups("empty groups"),
-    "lacking groups": _of_groups("lacking groups"),
-    "dependent": _dependent,
-    "large cluster": _large_cluster,
-    "few samples": _few_samples,
-    "no interval": _no_interval,
-}
-"""Kind of a problem -> function that describes it from a description, counts and values; "" if there is none."""
+FINDERS: tuple[Finder, ...] = (
+    (("unseen",), _unseen),
+    (("empty groups",), partial(_of_groups, "empty groups")),
+    (("lacking groups",), partial(_of_groups, "lacking groups")),
+    (("dependent",), _dependent),
+    (("large cluster",), _large_cluster),
+    (("few samples",), _few_samples),
+    (("no interval",), _no_interval),
+)
+"""Kinds of each problem of a report, and the function of a result that describes it."""

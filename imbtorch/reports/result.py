@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import isnan, nan
 from os import PathLike
 from typing import Any
@@ -21,9 +20,9 @@ from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import of_name
 from imbtorch.reports.files import text_of_file
 from imbtorch.reports.groups import comparable_groups
-from imbtorch.reports.problems import PROBLEMS
+from imbtorch.reports.problems import FINDERS
 from imbtorch.reports.readings import ENDS, LEVEL, Readings, values_of_classes
-from imbtorch.reports.rows import Result, Row, Snapshot, group_label, shown
+from imbtorch.reports.rows import Finder, Result, Row, Snapshot, group_label, shown
 from imbtorch.tables import COUNTS, Cell, Table, baseline_line, replace_file
 from imbtorch.version import __version__
 
@@ -61,19 +60,9 @@ class ReportResult(Result):
     def _came(self) -> tuple[Counting, bool]:
         return self._settings.counting, self._at.dependent
 
-    @cached_property
-    def problems(self) -> dict[str, str]:
-        """What speaks against the values, kind -> text: classes without targets, groups without samples, and the like.
-
-        The table shows these texts below its values, and the JSON file holds them.
-
-        >>> from imbtorch import report
-        >>> result = report(preds=["cat", "dog"], target=["cat", "cat"], class_names=["cat", "dog"])
-        >>> result.problems["unseen"].partition(";")[0]
-        '1 of 2 classes had no target: dog'
-        """
-        found = ((kind, find(self._settings, self._at.whole, self._rows)) for kind, find in PROBLEMS.items())
-        return {kind: text for kind, text in found if text}
+    @property
+    def _finders(self) -> tuple[Finder, ...]:
+        return FINDERS
 
     @property
     def groups(self) -> Counts | None:
