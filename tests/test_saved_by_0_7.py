@@ -1,4 +1,4 @@
-"""Files that version 0.7.0 wrote: results, points, plans, states and a checkpoint open with the values of scikit-learn."""
+"""Files that 0.7.0 wrote: results, points, plans, states and a checkpoint open with the values of scikit-learn."""
 
 import csv
 import json
@@ -166,12 +166,9 @@ def check_pool(result):
     for name, peer in OF_TWO.items():
         assert result[name].item() == pytest.approx(peer(target, preds, sample_weight=weight), abs=1e-6)
     alarms, labels, hits = pool.sum(), preds.sum(), (target & preds).sum()
-    possible = [
-        number
-        for number in range(alarms + 1)
-        if hypergeom.sf(hits - 1, alarms, number, labels) > 0.025
-        and hypergeom.cdf(hits, alarms, number, labels) > 0.025
-    ]
+    numbers = np.arange(alarms + 1)
+    ends = hypergeom.sf(hits - 1, alarms, numbers, labels), hypergeom.cdf(hits, alarms, numbers, labels)
+    possible = numbers[np.min(ends, 0) > 0.025]
     interval = result.interval("precision")
     assert (float(interval.low), float(interval.high)) == pytest.approx((possible[0] / alarms, possible[-1] / alarms))
     for name, value in values_as_written("pool").items():
