@@ -346,11 +346,12 @@ class Counting:
         self,
         batch: Batch,
         target: Tensor,
-        group: Tensor | int | None,
-        weight: Tensor | None,
+        group: Tensor | int | None = None,
+        weight: Tensor | None = None,
         cluster: Tensor | None = None,
+        frequency: Tensor | None = None,
     ) -> Batch:
-        """Add groups, weights and clusters to a batch, or raise for those that do not fit it or the metric.
+        """Add groups, weights, clusters and frequencies to a batch; raise for those that do not fit it or the metric.
 
         Args:
             batch: the batch as :meth:`read` returns it.
@@ -358,7 +359,12 @@ class Counting:
             group: group indices ``[N]``, or one for all samples; None without groups.
             weight: one weight per element of ``target``, or per index of its leading dimensions, such as ``[N]``.
             cluster: one id per sample, ``[N]``; not read without clusters.
+            frequency: number of samples that each row stands for, ``[N]``.
         """
+        if cluster is not None or target.ndim > self.one_position:
+            batch = batch._replace(dependent=True)
+        if frequency is not None:
+            batch = self._with_frequency(batch, target, frequency, cluster)
         if weight is not None and not self.weighted:
             raise ValueError(
                 "weight was passed to a metric without weights; construct it with weighted=True or leave weight out"
@@ -386,7 +392,7 @@ class Counting:
             return batch
         return batch._replace(group=group_of_each(group, target, batch.target, self.group_names or ()))
 
-    def with_frequency(self, batch: Batch, target: Tensor, frequency: Tensor, cluster: Tensor | None) -> Batch:
+    def _with_frequency(self, batch: Batch, target: Tensor, frequency: Tensor, cluster: Tensor | None) -> Batch:
         """Add the number of samples that each row of a batch stands for, or raise for numbers that do not fit."""
         if self.weighted:
             raise ValueError(

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from imbtorch.columns import Array
-from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.logits import against_the_rest, of_class_one
 from imbtorch.counting.tasks import UNEVEN
@@ -27,6 +26,7 @@ from imbtorch.suggestions import first_names
 MOST_ROWS, MOST_SCORES = 5_000_000, 50_000_000  # up to which areas are exact
 LOW, ENOUGH = 0.3, 10  # area below which scores may be reversed, with so many positives
 DECIMALS = (1, 2, 3, 4)  # of probabilities that may have been rounded
+ONE_POINT = "all scores are 0 or 1, so curves have a single point; pass probabilities, or classes as preds"
 OUTSIDE = "sigmoids or percentages? logits=True only for logits"
 
 
@@ -97,25 +97,22 @@ class Curves:
     Areas are exact for few samples, whose scores are kept; of many they are those of a sweep's bins.
 
     Args:
-        settings: those of the report: its task, classes or labels, and groups of samples.
-        logits: whether scores are logits.
-        prevalence: class shares, in the order of the classes; for labels of positives.
+        settings: description of the report: how it counts, its classes or labels, prevalence and groups of samples.
         rows: number of samples to come.
-        weighted: whether samples have weights.
     """
 
     settings: Readings
-    logits: bool
-    prevalence: Sequence[float] | None
     rows: int
-    weighted: bool
     _kept: list[tuple[Tensor, Tensor, Tensor, Tensor]] = field(default_factory=list)
     _hard: bool = True
+    _notes: list[str] = field(default_factory=list)
     _sweep: ThresholdSweep | None = None
 
     def __post_init__(self) -> None:
         """Make a sweep for many samples."""
-        self.task, self.names = self.settings.counting.task, self.settings.class_names
+        counting, self.names, shares = self.settings.counting, self.settings.class_names, self.settings.prevalence
+        self.task, self.logits = counting.task, counting.logits
+        self.prevalence = shares[:, 1] if shares is not None and self.task == "multilabel" else shares
         width = 1 if self.task == "binary" else len(self.names)
         if self.rows > MOST_ROWS or self.rows * width > MOST_SCORES:
             self._sweep = ThresholdSweep(
@@ -123,7 +120,7 @@ class Curves:
                 task=self.task,
                 prevalence=self.prevalence,
                 logits=self.logits,
-                weighted=self.weighted,
+                weighted=counting.weighted,
                 also=("auc", "average_precision"),
                 **sizes_of(self.task, self.names),
             )
@@ -140,13 +137,12 @@ class Curves:
 
     def values(self, bounded: Sequence[str]) -> tuple[dict[Row, Tensor], list[str]]:
         """Return all rows, areas with the bounds that are named, and what a reader of them must know."""
-        if self._hard:
-            warn_caller("all scores are 0 or 1, so curves have a single point; pass probabilities, or classes as preds")
+        self._notes += [ONE_POINT] * self._hard
         if self._sweep is None:
-            return self._exact(bounded), []
+            return self._exact(bounded), self._notes
         note = f"auc, average_precision: by the bins of a sweep, since there are {self.rows:,} samples"
-        note += "; groups have none" * bool(self.settings.groups)
-        return self._binned(self._sweep.result(), bounded), [note]
+        self._notes.append(note + "; groups have none" * bool(self.settings.groups))
+        return self._binned(self._sweep.result(), bounded), self._notes
 
     def _exact(self, bounded: Sequence[str]) -> dict[Row, Tensor]:
         """Return areas of all samples, and of each group of them, from all scores."""
@@ -177,7 +173,7 @@ class Curves:
             histogram = histogram_of_ranks(place, positive, len(different), weight.unsqueeze(0))[0]
             rates = histogram
             if shares is not None:
-                rates = rescaled_rows(histogram, torch.tensor([1 - shares[at], shares[at]], dtype=torch.float64))
+                rates = rescaled_rows(histogram, torch.stack((1 - shares[at], shares[at])))
             whole.append(bool(histogram.sum(-1).all()))
             positives.append(int(positive.sum()))
             for measure, (value, interval) in AREAS.items():
@@ -186,7 +182,7 @@ class Curves:
                 if row.name in (bounded or ()) and whole[-1]:
                     bounds |= ends_of(row, interval(histogram))
         if bounded is not None:
-            _warn_if_reversed(found["auc"], positives)
+            self._note_if_reversed(found["auc"], positives)
         if not binary:
             for measure, areas in found.items():
                 of_whole = torch.where(torch.tensor(whole), torch.stack(list(areas.values())), torch.nan)
@@ -206,22 +202,21 @@ class Curves:
                     interval, place = result.interval(measure), 0 if binary else self.names.index(row.of)
                     rows |= ends_of(row, interval, place)
         areas = {row: value for row, value in rows.items() if row.measure == "auc" and not row.bound}
-        _warn_if_reversed(areas, [ENOUGH] * len(areas))
+        self._note_if_reversed(areas, [ENOUGH] * len(areas))
         return rows
 
-
-def _warn_if_reversed(areas: Mapping[Row, Tensor], positives: Sequence[int]) -> None:
-    """Warn of areas that chance hardly makes so low."""
-    low = [
-        f"{row.name} {value.item():.3f}"
-        for (row, value), number in zip(areas.items(), positives, strict=True)
-        if number >= ENOUGH and value < LOW
-    ]
-    if low:
-        warn_caller(
-            f"report: {first_names(low)}, so the scores may be those of the other class; pass the scores of the "
-            "positive class, such as 1 - preds of probabilities"
-        )
+    def _note_if_reversed(self, areas: Mapping[Row, Tensor], positives: Sequence[int]) -> None:
+        """Note areas that chance hardly makes so low."""
+        low = [
+            f"{row.name} {value.item():.3f}"
+            for (row, value), number in zip(areas.items(), positives, strict=True)
+            if number >= ENOUGH and value < LOW
+        ]
+        if low:
+            self._notes.append(
+                f"{first_names(low)}, so the scores may be those of the other class; pass the scores of the positive "
+                "class, such as 1 - preds of probabilities"
+            )
 
 
 def _ranked(preds: Tensor, task: Task, logits: bool) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isnan, nan
 from os import PathLike
 from typing import Any
@@ -20,6 +21,7 @@ from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import of_name
 from imbtorch.reports.files import text_of_file
 from imbtorch.reports.groups import comparable_groups
+from imbtorch.reports.problems import PROBLEMS
 from imbtorch.reports.readings import ENDS, LEVEL, Readings, values_of_classes
 from imbtorch.reports.rows import Result, Row, Snapshot, group_label, shown
 from imbtorch.tables import COUNTS, Cell, Table, baseline_line, replace_file
@@ -58,6 +60,20 @@ class ReportResult(Result):
     @property
     def _came(self) -> tuple[Counting, bool]:
         return self._settings.counting, self._at.dependent
+
+    @cached_property
+    def problems(self) -> dict[str, str]:
+        """What speaks against the values, kind -> text: classes without targets, groups without samples, and the like.
+
+        The table shows these texts below its values, and the JSON file holds them.
+
+        >>> from imbtorch import report
+        >>> result = report(preds=["cat", "dog"], target=["cat", "cat"], class_names=["cat", "dog"])
+        >>> result.problems["unseen"].partition(";")[0]
+        '1 of 2 classes had no target: dog'
+        """
+        found = ((kind, find(self._settings, self._at.whole, self._rows)) for kind, find in PROBLEMS.items())
+        return {kind: text for kind, text in found if text}
 
     @property
     def groups(self) -> Counts | None:
@@ -116,7 +132,7 @@ class ReportResult(Result):
         Args:
             path: path of the file; an older one is replaced once the new one is complete.
         """
-        at, more = self._at.whole, (self._notes, self._parts)
+        at, more = self._at.whole, (self._notes, self.problems, self._parts)
         replace_file(path, text_of_file(self._rows, self.signature, self._version, at, self._settings, *more).encode())
 
     def of_classes(self, key: str) -> Tensor:
@@ -272,7 +288,7 @@ class ReportResult(Result):
         if directed is not None:
             blocks["group"] = _worst_first(blocks["group"], directed.measure, directed.better)
         baseline = baseline_line(*settings.baseline(at))
-        notes = means_text(settings), baseline, settings.intervals_text(at), *self._notes
+        notes = means_text(settings), baseline, settings.intervals_text(at), *self._notes, *self.problems.values()
         return Table(
             {kind: found for kind, found in blocks.items() if found},
             tuple(filter(None, notes)),
