@@ -21,7 +21,7 @@ from torch import Tensor
 
 from imbtorch.counting.batches import FAULTS, Batch, add_batch, extreme
 from imbtorch.counting.kernels import CountsShape, Integers, array, integers, reading_is_free
-from imbtorch.counting.logits import against_the_rest, logit_threshold, of_class_one, wide
+from imbtorch.counting.logits import against_the_rest, like_probabilities, logit_threshold, of_class_one, wide
 from imbtorch.counting.tasks import Counting, Multiclass, TwoClasses
 from imbtorch.counts import has_float64
 
@@ -202,11 +202,13 @@ class Hidden(NamedTuple):
         lowest: least and greatest float64 probability below the lowest edge.
         mixed: bins with scores of both classes that differ in the first batch; None on other devices than the CPU.
         dtype: dtype of the scores, of several the coarsest; None before the first batch.
+        doubtful: whether the first logits look like probabilities, which only the default bins show.
     """
 
     lowest: tuple[float, ...] = ()
     mixed: Tensor | None = None
     dtype: torch.dtype | None = None
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,6 +317,9 @@ class Histogram:
         if first and self.grid.name == DEFAULT:
             scores = preds if several and not logits else cast(Tensor, batch.scores)
             hidden = hidden._replace(mixed=self._mixed(batch, scores.detach()))
+        elif first and logits and not several:
+            labels = self.counting.task == "multilabel"
+            hidden = hidden._replace(doubtful=like_probabilities(cast(Tensor, batch.scores), of_labels=labels))
         if preds.dtype == torch.float64 and not logits:
             scores = preds if several else cast(Tensor, batch.scores)
             low = scores[(scores >= 0) & (scores <= self.grid.edges[0])]

@@ -18,13 +18,11 @@ from imbtorch.choosing.gate import Gate, PairedModels, Verdict
 from imbtorch.columns import Missing, Rules
 from imbtorch.counting.arguments import Task, Thresholds, in_class_order, refuses_arguments_of_others
 from imbtorch.counts import check_choice
-from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
+from imbtorch.deciding.adjustment_result import AdjustmentSettings, LogitAdjustmentResult, result_of_buckets
 from imbtorch.deciding.points import OperatingPoint
 from imbtorch.deciding.sweep_result import SweepResult
-from imbtorch.deciding.sweep_settings import Also
+from imbtorch.deciding.sweep_settings import Also, SweepSettings
 from imbtorch.measures.named import Measured
-from imbtorch.metrics.adjustment_sweep import LogitAdjustmentSweep
-from imbtorch.metrics.sweep import ThresholdSweep
 from imbtorch.predictions.compare import Pairing, paired
 from imbtorch.predictions.label_bounds import Aim
 from imbtorch.predictions.labels import (
@@ -41,7 +39,7 @@ from imbtorch.predictions.labels import (
 )
 from imbtorch.predictions.report import check_order, counted, opened, reading
 from imbtorch.predictions.samples import Samples, from_arrays, from_source, samples_of
-from imbtorch.predictions.scores import sizes_of
+from imbtorch.predictions.scores import Binned, sizes_of
 from imbtorch.predictions.sources import Source
 from imbtorch.reports.result import ReportResult
 from imbtorch.suggestions import did_you_mean
@@ -349,7 +347,7 @@ class Predictions:
         check_order(samples, prevalence, ())
         if isinstance(prevalence, Mapping):
             prevalence = in_class_order("prevalence", _by_name(prevalence), samples.names)
-        sweep = ThresholdSweep(
+        settings = SweepSettings.of(
             measure,
             thresholds,
             samples.task,
@@ -365,8 +363,7 @@ class Predictions:
             clusters="cluster" in self._more,
             **sizes_of(samples.task, samples.names),
         )
-        _count(samples, sweep)
-        return sweep.result()
+        return _counted(samples, Binned(settings.histogram(), settings)).result()
 
     def adjustments(
         self,
@@ -404,7 +401,7 @@ class Predictions:
             raise ValueError("logit adjustments are of the classes of unweighted samples; choose thresholds instead")
         if samples.task == "binary" and "" in samples.given.preds:
             raise ValueError("logit adjustments need scores of both classes; choose a threshold instead, by thresholds")
-        sweep = LogitAdjustmentSweep(
+        settings = AdjustmentSettings.of(
             measure,
             in_class_order("prior", _by_name(prior), samples.names) if isinstance(prior, Mapping) else prior,
             at_least=at_least,
@@ -414,8 +411,8 @@ class Predictions:
             higher_is_better=higher_is_better,
             logits=logits,
         )
-        _count(samples, sweep)
-        return sweep.result()
+        counter = settings.counter()
+        return result_of_buckets(settings, counter.of_buckets(_counted(samples, Binned(counter)).state))
 
     # fmt: off
     @overload
@@ -511,12 +508,13 @@ def _by_name(given: Mapping[Any, float]) -> dict[str, float]:
     return {str(key): value for key, value in given.items()}
 
 
-def _count(samples: Samples, sweep: ThresholdSweep | LogitAdjustmentSweep) -> None:
-    """Update a sweep with all samples."""
+def _counted(samples: Samples, binned: Binned) -> Binned:
+    """Count all samples."""
     with reading(samples.given.source):
         for part in samples.parts():
             if len(part.target):
-                sweep.update(part.preds, part.target, **part.extra)
+                binned.update(part.preds, part.target, part.extra)
+    return binned
 
 
 @refuses_arguments_of_others

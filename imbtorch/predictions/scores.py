@@ -12,13 +12,15 @@ from torch import Tensor
 
 from imbtorch.columns import Array
 from imbtorch.counting.arguments import Task
-from imbtorch.counting.logits import against_the_rest, of_class_one
+from imbtorch.counting.logits import SUMS, against_the_rest, of_class_one, sum_to_one
 from imbtorch.counting.tasks import UNEVEN
 from imbtorch.counts import rescaled_rows
+from imbtorch.deciding.adjusted_margins import AdjustedMargins
 from imbtorch.deciding.curves import AREAS, histogram_of_ranks
-from imbtorch.deciding.sweep_result import SweepResult
+from imbtorch.deciding.histogram import Hidden, Histogram
+from imbtorch.deciding.sweep_result import SweepResult, result_of_histogram
+from imbtorch.deciding.sweep_settings import SweepSettings
 from imbtorch.intervals.intervals import Interval
-from imbtorch.metrics.sweep import ThresholdSweep
 from imbtorch.reports.readings import Readings
 from imbtorch.reports.rows import Row, shown
 from imbtorch.suggestions import first_names
@@ -91,6 +93,37 @@ def _are_rounded(scores: Array, sums: Array) -> Array:
 
 
 @dataclass
+class Binned:
+    """Counts of a sweep's counter, from scores that come in parts."""
+
+    counter: Histogram | AdjustedMargins
+    settings: SweepSettings | None = None
+    hidden: Hidden | None = None
+
+    def __post_init__(self) -> None:
+        """Make an empty state."""
+        self.state = self.counter.zeros()
+
+    def update(self, scores: Tensor, target: Tensor, extra: Mapping[str, Tensor]) -> None:
+        """Add samples, with ``weight``, ``frequency`` and ``cluster`` where they have them."""
+        counting = self.counter.counting
+        batch = counting.with_axes(self.counter.read(scores, target), target, **extra)
+        first = self.hidden is None
+        if first and counting.logits and scores.ndim > target.ndim and bool(sum_to_one(scores)):
+            raise ValueError(f"scores {SUMS}")
+        self.hidden = self.hidden or Hidden()
+        if isinstance(self.counter, Histogram):
+            self.hidden = self.counter.hidden_with(self.hidden, scores, batch, first)
+        self.counter.add_(self.state, batch, defer=lambda: False)
+
+    def result(self) -> SweepResult:
+        """Return the result of a histogram."""
+        assert self.settings is not None
+        assert isinstance(self.counter, Histogram)
+        return result_of_histogram(self.settings, self.counter, self.state, self.hidden or Hidden())
+
+
+@dataclass
 class Curves:
     """Areas under curves, from scores that come in parts.
 
@@ -106,16 +139,16 @@ class Curves:
     _kept: list[tuple[Tensor, Tensor, Tensor, Tensor]] = field(default_factory=list)
     _hard: bool = True
     _notes: list[str] = field(default_factory=list)
-    _sweep: ThresholdSweep | None = None
+    _binned: Binned | None = None
 
     def __post_init__(self) -> None:
-        """Make a sweep for many samples."""
+        """Make a histogram for many samples."""
         counting, self.names, shares = self.settings.counting, self.settings.class_names, self.settings.prevalence
         self.task, self.logits = counting.task, counting.logits
         self.prevalence = shares[:, 1] if shares is not None and self.task == "multilabel" else shares
         width = 1 if self.task == "binary" else len(self.names)
         if self.rows > MOST_ROWS or self.rows * width > MOST_SCORES:
-            self._sweep = ThresholdSweep(
+            settings = SweepSettings.of(
                 "balanced_accuracy",
                 task=self.task,
                 prevalence=self.prevalence,
@@ -124,25 +157,26 @@ class Curves:
                 also=("auc", "average_precision"),
                 **sizes_of(self.task, self.names),
             )
+            self._binned = Binned(settings.histogram(), settings)
 
     def update(self, scores: Tensor, target: Tensor, extra: Mapping[str, Tensor]) -> None:
         """Add samples, with ``weight``, ``frequency`` and ``group`` where they have them."""
         self._hard = self._hard and not self.logits and bool(((scores == 0) | (scores == 1)).all())
         sums = {name: each for name, each in extra.items() if name in ("weight", "frequency")}
-        if self._sweep is None:
+        if self._binned is None:
             weight = next(iter(sums.values()), torch.ones(len(target), dtype=torch.float64))
             self._kept.append((scores, target, weight, extra.get("group", torch.zeros(len(target), dtype=torch.long))))
         else:
-            self._sweep.update(scores, target, **sums)
+            self._binned.update(scores, target, sums)
 
     def values(self, bounded: Sequence[str]) -> tuple[dict[Row, Tensor], list[str]]:
         """Return all rows, areas with the bounds that are named, and what a reader of them must know."""
         self._notes += [ONE_POINT] * self._hard
-        if self._sweep is None:
+        if self._binned is None:
             return self._exact(bounded), self._notes
         note = f"auc, average_precision: by the bins of a sweep, since there are {self.rows:,} samples"
         self._notes.append(note + "; groups have none" * bool(self.settings.groups))
-        return self._binned(self._sweep.result(), bounded), self._notes
+        return self._of_bins(self._binned.result(), bounded), self._notes
 
     def _exact(self, bounded: Sequence[str]) -> dict[Row, Tensor]:
         """Return areas of all samples, and of each group of them, from all scores."""
@@ -189,7 +223,7 @@ class Curves:
                 areas[Row(measure, True)] = of_whole.nanmean()
         return {row: value for areas in found.values() for row, value in areas.items()} | bounds
 
-    def _binned(self, result: SweepResult, bounded: Sequence[str]) -> dict[Row, Tensor]:
+    def _of_bins(self, result: SweepResult, bounded: Sequence[str]) -> dict[Row, Tensor]:
         """Return areas from the bins of a sweep."""
         binary = self.task == "binary"
         rows: dict[Row, Tensor] = {}

@@ -47,7 +47,7 @@ def test_every_measure_at_every_threshold(name):
     found = sweep.compute()
     expected = expected_values(oracle, scores, target, even(101, torch.float32))
     thresholds, values = sweep.result().curve()
-    grid = even(101, torch.float64).float().tolist()  # as NumPy compares float32 scores with them
+    grid = even(101, torch.float32).tolist()  # with which float32 scores are compared
     assert thresholds.tolist() == grid
     assert values.tolist() == pytest.approx(expected, abs=1e-12)
     assert found["value"].dtype == torch.float32
