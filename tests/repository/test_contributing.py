@@ -1,4 +1,4 @@
-"""A measure is added in the four edits that CONTRIBUTING.md describes: formula, class, oracle and row; in a copy."""
+"""A measure is added in the five edits that CONTRIBUTING.md describes, from formula to row of the catalogue; in a copy."""
 
 import ast
 import os
@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FORMULAS, CLASSES, ORACLES, CATALOGUE = (
+FORMULAS, CLASSES, EXPORTS, ORACLES, CATALOGUE = (
     "imbtorch/measures/per_class.py",
     "imbtorch/metrics/catalogue.py",
+    "imbtorch/__init__.py",
     "tests/helpers/oracles.py",
     "imbtorch/measures/README.md",
 )
@@ -107,6 +108,15 @@ def define(path, kind, name, code):
     insert(path, exported.elts[-1].end_lineno, f'    "{name}",')
 
 
+def replace_in(path, *pairs):
+    """Replace texts of a file."""
+    text = path.read_text(encoding="utf-8")
+    for old, new in pairs:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+
+
 def last_row(path, heading):
     """Line of the last row of the table below a heading, counted from 1."""
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -118,10 +128,15 @@ def last_row(path, heading):
     return end
 
 
-# each of the four edits, by the file that it changes
+# each of the five edits, by the file that it changes
 EDITS = {
     FORMULAS: lambda path: define(path, ast.FunctionDef, "kulczynski_similarity", FORMULA),
     CLASSES: lambda path: define(path, ast.ClassDef, "KulczynskiSimilarity", CLASS),
+    EXPORTS: lambda path: replace_in(
+        path,
+        ("likelihood_ratio ", "kulczynski_similarity likelihood_ratio "),
+        ("LikelihoodRatio ", "KulczynskiSimilarity LikelihoodRatio "),
+    ),
     ORACLES: lambda path: path.write_text(path.read_text(encoding="utf-8") + ORACLE, encoding="utf-8"),
     CATALOGUE: lambda path: insert(
         path, last_row(path, "## Per-class measures and their averages (`per_class.py`)"), ROW
@@ -154,7 +169,7 @@ def copy(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_measure_in_four_edits(copy):
+def test_a_measure_in_five_edits(copy):
     for name, edit in EDITS.items():
         edit(copy / name)
     metrics = (f"tests/metrics/test_{name}.py" for name in ("base", "catalogue", "single"))
@@ -167,7 +182,7 @@ def test_a_measure_in_four_edits(copy):
 
 @pytest.mark.slow
 def test_without_oracle_and_row_the_tests_refuse_it(copy):
-    for name in (FORMULAS, CLASSES):
+    for name in (FORMULAS, CLASSES, EXPORTS):
         EDITS[name](copy / name)
     done = run(copy, "tests/measures/test_measures.py", "tests/metrics/test_catalogue.py")
     assert done.returncode == 1, done.stdout + done.stderr
@@ -182,5 +197,5 @@ def test_without_oracle_and_row_the_tests_refuse_it(copy):
 def test_the_page_names_every_file_of_the_edits():
     page = ROOT / ".github" / "CONTRIBUTING.md"
     section = page.read_text(encoding="utf-8").partition("## Add a measure")[2].partition("\n## ")[0]
-    assert len(re.findall(r"^\d\. ", section, flags=re.MULTILINE)) == len(EDITS) == 4
+    assert len(re.findall(r"^\d\. ", section, flags=re.MULTILINE)) == len(EDITS) == 5
     assert not [name for name in EDITS if f"`{name}`" not in section]

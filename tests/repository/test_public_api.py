@@ -1,5 +1,6 @@
 """What users may import, name by name: whatever is added, renamed or lost shows here."""
 
+import ast
 import importlib
 import inspect
 import pydoc
@@ -63,6 +64,19 @@ def test_these_names_are_public(module):
     found = importlib.import_module(module)
     assert sorted(found.__all__) == sorted(NAMES[module].split())
     assert all(getattr(found, name) is not None for name in found.__all__)
+
+
+def test_names_are_imported_from_where_type_checkers_see_them():
+    """Names that are imported when they are first read stand twice: in a table, and in imports for type checkers."""
+    tree = ast.parse(Path(imbtorch.__file__).read_text(encoding="utf-8"))
+    (checked,) = (node for node in tree.body if ast.unparse(node).startswith("if TYPE_CHECKING:\n"))
+    found = {}
+    for node in checked.body:
+        for alias in node.names if node.module != "imbtorch" else ():
+            names = importlib.import_module(node.module).__all__ if alias.name == "*" else [alias.name]
+            found |= dict.fromkeys(names, node.module)
+    assert found == {name: f"imbtorch.{module}" for name, module in imbtorch._PLACES.items()}
+    assert list(imbtorch.__all__) == sorted(found)
 
 
 def test_the_whole_surface_is_that_of_the_file():
