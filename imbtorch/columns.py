@@ -73,7 +73,7 @@ class Column:
 
     ``codes`` are the places ``[N]`` of the values among the different ones, ``times`` the numbers of samples of groups,
     ``kept`` bools of the samples that are not left out; ``find`` says where a level occurs first. The type of each part
-    of the column may order the levels (``orders``).
+    of the column may order the levels (``orders``). ``again`` marks the targets of a second source.
     """
 
     name: str
@@ -83,6 +83,7 @@ class Column:
     orders: Sequence[list[Any]] = ()
     find: Callable[[Any], str] | None = None
     kept: Array | None = None
+    again: bool = False
 
     def where(self, places: Sequence[int]) -> str:
         """Return a text that says where some levels occur first, and in how many rows."""
@@ -122,6 +123,7 @@ class Rules:
     missing: Missing = "raise"
     no_answer: Any = ()
     columns: int | None = None
+    ignored_by: str = "ignore"  # name of the argument in errors
 
     @cached_property
     def names(self) -> list[str] | None:
@@ -142,14 +144,12 @@ class Rules:
 
     def ignores(self, value: Any) -> bool:
         """Return whether a target marks samples to leave out."""
-        bare = _bare(value)
-        return any(each is bare or each == bare or read_cell(each) == read_cell(bare) for each in self.marks)
+        return any(read_cell(each) == read_cell(_bare(value)) for each in self.marks)
 
     def is_no_answer(self, value: Any) -> bool:
         """Return whether a prediction is no answer; None stands for all missing values."""
         given = self.no_answer if isinstance(self.no_answer, (list, tuple, set)) else [self.no_answer]
-        bare = _bare(value)
-        return any(each == bare or read_cell(each) == read_cell(bare) for each in map(_bare, given))
+        return any(read_cell(each) == read_cell(_bare(value)) for each in map(_bare, given))
 
     def word(self, value: Any) -> str | None:
         """Return the class of a value that reads as missing, if it is one."""
@@ -199,7 +199,8 @@ class Classes:
         for at in column.held:
             if found[at] == UNKNOWN:
                 text = f"{column.name} holds {keys[at]!r:.100}{column.where([at])}, which"
-                remedy = f"is none of class_names; add it there, or leave such rows out by ignore={keys[at]!r:.100}"
+                remedy = "is none of class_names; add it there, or leave such rows out by "
+                remedy += f"{self.rules.ignored_by}={keys[at]!r:.100}"
                 if not of_target:
                     meant = did_you_mean(keys[at], self.names) if self.kind == "strings" else ""
                     value = None if column.cells[at].kind == "missing" else keys[at]
@@ -217,18 +218,20 @@ def without_left_out(columns: Sequence[Column], rules: Rules) -> list[Column]:
     for column in columns:
         pairs = zip(column.levels, column.cells, strict=True)
         out = [cell.kind == "missing" and rules.word(each) is None for each, cell in pairs]
-        if column is not columns[0]:
+        if column is not columns[0] and not column.again:
             out = [left and not rules.is_no_answer(each) for left, each in zip(out, column.levels, strict=True)]
         else:
             out = [left or rules.ignores(each) for left, each in zip(out, column.levels, strict=True)]
-        kept &= ~np.array(out)[column.codes] | (rules.missing != "drop" and column is not columns[0])
+        kept &= ~np.array(out)[column.codes] | (
+            rules.missing != "drop" and column is not columns[0] and not column.again
+        )
     return [replace(column, kept=kept) for column in columns]
 
 
 def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
     """Decide the classes from all values of targets, and of the predictions of each model; none for scores."""
     columns = [target, *preds]
-    places = [_checked(column, rules, column is target) for column in columns]
+    places = [_checked(column, rules, column is target or column.again) for column in columns]
     if not places[0]:
         raise ValueError(f"{target.name} holds no class; all rows are missing, or left out by ignore")
     _check_words(target, rules, places[0])
@@ -239,7 +242,8 @@ def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
     alike = "missing" in kinds and (kinds <= {"missing", "whole", "fraction"} or kinds == {"missing", "boolean"})
     classes = Classes(rules, "strings" if are_names else _kind(columns, places), alike=alike)
     keys = [[key[at] for at in some] for key, some in zip(map(classes.keys, columns), places, strict=True)]
-    present, predicted = list(dict.fromkeys(keys[0])), {key for some in keys[1:] for key in some}
+    of_models = [some for column, some in zip(columns[1:], keys[1:], strict=True) if not column.again]
+    present, predicted = list(dict.fromkeys(keys[0])), {key for some in of_models for key in some}
     if alike or classes.kind == "integers":
         _check_integers(classes, [(column, at) for column, at in found if column.cells[at].kind == "whole"])
     _check_marks(target, classes, places[0], predicted)
@@ -262,7 +266,8 @@ def _checked(column: Column, rules: Rules, of_target: bool) -> list[int]:
         written = f" written as {first_names(list(map(repr, words)))}" if words else ""
         named = f"class_names= that holds {words[0]!r}, or " if words else ""
         text = f"{column.name} has no value{column.where(missing)}{written}; missing='drop' leaves such rows out"
-        counts = "" if of_target else "; in a report no_answer=None counts them as misses"
+        counts = "; in a report no_answer=None counts them as misses"
+        counts = "; estimate serves pools of which a plan drew the rows to label" if of_target else counts
         raise ValueError(f"{text}; {named}missing='class' makes a class of them{counts}")
     return sorted({*held}.difference(missing))
 

@@ -63,6 +63,8 @@ class PairedModels:
         cluster: ``[N]`` ids of clusters, for scores.
         thresholds: threshold of the new and of the old model, if classes were predicted from scores.
         called: names of the new and the old model in texts.
+        shares: shares that the new and the old model predict positive of all rows, if some have no label.
+        left_out: lines that say how many rows were left out.
     """
 
     names: tuple[str, ...]
@@ -72,6 +74,8 @@ class PairedModels:
     cluster: Tensor | None = None
     thresholds: tuple[float, float] | None = None
     called: tuple[str, str] = ("new", "old")
+    shares: tuple[float, float] | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def samples(self) -> int:
@@ -107,10 +111,11 @@ class PairedModels:
         if self.outcomes is None or isinstance(measure, str):
             options: dict[str, Any] = {"draws": draws, "level": level, "generator": generator}
             new, old, target = self.scores
-            return paired_compare(measure, new, old, target, cluster=self.cluster, names=self.called, **options)
+            found = paired_compare(measure, new, old, target, cluster=self.cluster, names=self.called, **options)
+            return replace(found, notes=self.left_out)
         several = replace(self.outcomes, times=self.outcomes.times * times)
         found = compare_outcomes(measure, several, bool(measure.higher_is_better), draws, level, generator)
-        return replace(found, names=self.called, notes=tuple(self.alerts(*self.called)))
+        return replace(found, names=self.called, notes=(*self.alerts(*self.called), *self.left_out))
 
     def alerts(self, new: str = "new", old: str = "old") -> list[str]:
         """Say how many samples each model predicts positive; nothing for several classes and for areas."""
@@ -119,19 +124,21 @@ class PairedModels:
         parts = []
         for place, called in ((1, old), (0, new)):
             share = float(self.outcomes.times[self.outcomes.preds[place] == 1].sum() / self.outcomes.times.sum())
+            share = share if self.shares is None else self.shares[place]
             at = "" if self.thresholds is None else f" above {self.thresholds[place]:.6g}"
             parts.append(f"{called} {100 * share:.3g}%{at}")
-        return [f"predicted positive: {', '.join(parts)}"]
+        return [f"predicted positive{' of all rows' * (self.shares is not None)}: {', '.join(parts)}"]
 
     @cached_property
     def notes(self) -> list[str]:
         """Lines that say how many samples differ, and the signatures of both models."""
         if self.outcomes is None:
-            return [f"{self.samples} samples"]
+            return [f"{self.samples} samples", *self.left_out]
         new, old = self.outcomes.preds
         times = self.outcomes.times.long()
         changed = int(times[old != new].sum())
         lines = [f"{self.samples} samples, of which {changed or 'none'} are predicted differently", *self.alerts()]
+        lines += self.left_out
         readings = described("binary" if self.binary else "multiclass", class_names=self.names)
         for called, preds in (("old", old), ("new", new)):
             counts = torch.zeros(2 * [len(self.names)], dtype=torch.long)

@@ -22,6 +22,7 @@ from imbtorch.predictions.parser import names_in
 from imbtorch.predictions.paths import check_output, found_files
 from imbtorch.predictions.results import merge_results, open_result
 from imbtorch.predictions.saved import Predictions, paired_models
+from imbtorch.reports.result import ReportResult
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Table, printable
 from imbtorch.waiting import LOG
@@ -57,17 +58,31 @@ def _of_notice(record: logging.LogRecord) -> bool:
 
 def _report(options: argparse.Namespace) -> tuple[int, str]:
     """Report the predictions of files."""
-    data = _predictions(options, options.file, "task", "group", "weight", "frequency")
-    threshold = None if options.threshold is None else _threshold(options.threshold)
-    names = ("scores", "logits", "prevalence", "measures", "intervals", "unlabelled", "unclear", "of")
-    result = data.report(options.preds, threshold=threshold, **{name: getattr(options, name) for name in names})
+    data = _predictions(options, options.file, "group", "weight", "frequency", *OF_TARGETS)
+    names = ("scores", "logits", "prevalence", "measures", "intervals")
+    threshold, more = _threshold(options.threshold), {name: getattr(options, name) for name in names}
+    return _finished(options, data.report(options.preds, threshold=threshold, **more))
+
+
+def _estimate(options: argparse.Namespace) -> tuple[int, str]:
+    """Estimate the values of a pool from labels that a plan drew."""
+    data = _predictions(options, options.file)
+    names = ("scores", "logits", "plan", "measures", "of", "unclear", "level")
+    threshold, more = _threshold(options.threshold), {name: getattr(options, name) for name in names}
+    return _finished(options, data.estimate(options.preds, threshold=threshold, **more))
+
+
+def _finished(options: argparse.Namespace, result: ReportResult) -> tuple[int, str]:
+    """Write a result where asked, and return what is printed."""
     if options.json is not None:
         result.to_json(options.json)
     return 0, _printed(result.table(), options.form, result.signature)
 
 
-def _threshold(text: str) -> Any:
-    """Return a threshold, one for each label, or the point that a JSON file holds."""
+def _threshold(text: str | None) -> Any:
+    """Return a threshold, one for each label, or the point that a JSON file holds; None without an option."""
+    if text is None:
+        return None
     try:
         numbers = [float(each) for each in text.split(",")]
     except ValueError:
@@ -80,7 +95,7 @@ def _threshold(text: str) -> Any:
 
 def _thresholds(options: argparse.Namespace) -> tuple[int, str]:
     """Choose a threshold of the scores of files."""
-    data = _predictions(options, options.file, "task", "weight", "frequency")
+    data = _predictions(options, options.file, "weight", "frequency", *OF_TARGETS)
     result = data.thresholds(options.scores, options.measure, logits=options.logits, prevalence=options.prevalence)
     points = result.best(at_least=options.at_least, alerts=options.alerts, costs=options.costs, sure=options.sure)
     named = points if isinstance(points, dict) else {"": points}
@@ -110,23 +125,27 @@ def _label(options: argparse.Namespace) -> tuple[int, str]:
         check_output("--out", path, found_files(options.file, KINDS))
         if path.is_file():
             raise ValueError(f"{path} exists and may hold labels; name another file by --out, or remove it first")
-    data = Predictions(options.file, target="label", positive=options.positive)
+    data = _predictions(options, options.file)
     plan = data.label_plan(
         options.preds,
         labels=options.labels,
         scores=options.scores,
-        threshold=None if options.threshold is None else _threshold(options.threshold),
+        threshold=_threshold(options.threshold),
+        logits=options.logits,
         aim=options.aim,
         seed=options.seed,
     )
-    with_orders(options.file, plan.rows, out)
+    with_orders(options.file, plan.rows, out, options.encoding, options.decimal, not options.no_head)
     plan.save(beside)
     pairs, hits = zip(plan.pool, plan.classes, strict=True), sum(plan.predicted)
     negative, positive = (f"{number:,} rows predicted as {name!r}" for number, name in pairs)
     predicted = ["--preds", options.preds] if options.scores is None else ["--scores", options.scores]
     predicted += [] if options.threshold is None else ["--threshold", options.threshold]
+    predicted += ["--logits"] * options.logits
     predicted += [] if options.positive is None else ["--positive", options.positive]
-    after = ["imbtorch", "report", str(out), "--target", "label", *predicted, "--unlabelled", str(beside)]
+    predicted += [] if options.class_names is None else ["--class-names", *options.class_names]
+    predicted += [] if options.decimal == "." else ["--decimal", options.decimal]
+    after = ["imbtorch", "estimate", str(out), "--target", "label", *predicted, "--plan", str(beside)]
     return 0, (
         f"{out}: fill in the column label of {len(plan.rows):,} rows, in the order of label_order\n"
         f"{hits:,} of {positive} and {len(plan.rows) - hits:,} of {negative}\n"
@@ -137,17 +156,14 @@ def _label(options: argparse.Namespace) -> tuple[int, str]:
 def _merge(options: argparse.Namespace) -> tuple[int, str]:
     """Add results of shards."""
     check_output("--json", options.json, options.file)
-    result = merge_results(*options.file)
-    if options.json is not None:
-        result.to_json(options.json)
-    return 0, _printed(result.table(), options.form, result.signature)
+    return _finished(options, merge_results(*options.file))
 
 
 def _compare(options: argparse.Namespace) -> tuple[int, str]:
     """Return the verdict on two models as exit code and text."""
     columns = _columns(options)
-    data = _predictions(options, options.old)
-    other = None if options.new is None else _predictions(options, options.new)
+    data = _predictions(options, options.old, *OF_TARGETS[1:])
+    other = None if options.new is None else _predictions(options, options.new, *OF_TARGETS[1:])
     how = {name: getattr(options, name) for name in ("id", "by_row", "model", "threshold", "alerts")}
     pair = paired_models(data, Pairing(columns[0], columns[-1], other, **how), options.measure)
     gate = Gate(pair, options.measure, options.margin)
@@ -172,7 +188,9 @@ def _columns(options: argparse.Namespace) -> list[str]:
     return list(columns)
 
 
-RUN = {"report": _report, "thresholds": _thresholds, "label": _label, "merge": _merge, "compare": _compare}
+RUN = {"report": _report, "thresholds": _thresholds, "label": _label, "estimate": _estimate, "merge": _merge}
+RUN |= {"compare": _compare}
+OF_TARGETS = ("task", "cluster", "ignore", "no_answer")  # options of commands whose rows all have targets
 
 
 def _predictions(options: argparse.Namespace, files: Any, *more: str) -> Predictions:
@@ -182,10 +200,10 @@ def _predictions(options: argparse.Namespace, files: Any, *more: str) -> Predict
             check_output(f"--{option.replace('_', '-')}", path, found_files(files, KINDS))
     names = options.class_names
     names = names_in(names[0]) if names is not None and len(names) == 1 else names
-    taken = ("positive", "cluster", "ignore", "missing", "encoding", "decimal", *more)
-    reading: Any = {name: getattr(options, name) for name in taken}
-    reading |= {} if options.no_answer is None else {"no_answer": options.no_answer}
-    return Predictions(files, target=options.target, class_names=names, head=not options.no_head, **reading)
+    taken = ("positive", "missing", "encoding", "decimal", *more)
+    reading: Any = {name: each for name in taken if (each := getattr(options, name)) is not None}
+    target = getattr(options, "target", "label")  # rows to label have none yet
+    return Predictions(files, target=target, class_names=names, head=not options.no_head, **reading)
 
 
 def _printed(table: Table, form: str | None, signature: str = "") -> str:

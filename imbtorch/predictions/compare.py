@@ -13,12 +13,12 @@ import torch
 
 from imbtorch.choosing.gate import PairedModels
 from imbtorch.choosing.outcomes import JointOutcomes
-from imbtorch.columns import Array, Classes, Column, Rules, typed, without_left_out
+from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, typed, without_left_out
 from imbtorch.counting.arguments import real_number
 from imbtorch.deciding.curves import AREAS
 from imbtorch.predictions.samples import ids_of
-from imbtorch.predictions.scores import check_scores
-from imbtorch.predictions.sources import Arrays, Engine, Source, floats, single
+from imbtorch.predictions.scores import are_above, checked_scores
+from imbtorch.predictions.sources import Arrays, Engine, Source, check_not_drawn, check_roles, floats, placed, single
 from imbtorch.suggestions import first_names
 from imbtorch.waiting import LOG
 
@@ -61,6 +61,8 @@ def paired(
         how: way in which rows are paired.
     """
     cuts, called = _thresholds(measure, how), ("new", "old")
+    for each in filter(None, (source, other)):
+        check_not_drawn(each)
     if source is None:
         if how.other or how.model or how.id:
             raise ValueError("other, model and id are for sources of columns; without a source pass both predictions")
@@ -69,13 +71,18 @@ def paired(
         names = {role: single(source, role, _checked(name)) for role, name in roles.items() if name is not None}
         if names["old"] == names["new"]:
             raise ValueError("old and new are the same column; name two, or pass other= or model=")
+        check_roles(names.items())
         called = how.new, how.old
     elif other is None:
         named = {**roles, "model": how.model}
         wanted = {role: single(source, role, _checked(name)) for role, name in named.items() if name is not None}
         if wanted["old"] != wanted["new"]:
             raise ValueError("old and new must name the same column of a long source, whose models are in model=")
-        first, second, called = _split_models(source, wanted.pop("model"), [*wanted.values(), *_ids(how, source)])
+        ids = _ids(how, source)
+        check_roles(
+            [*((role, name) for role, name in wanted.items() if role != "new"), *(("id", name) for name in ids)]
+        )
+        first, second, called = _split_models(source, wanted.pop("model"), [*wanted.values(), *ids])
         source, names = _joined(first, second, roles, roles["target"], how)
     else:
         if how.old != how.new and how.new in source.names:
@@ -130,45 +137,77 @@ def _of_scores(
     source: Source, names: Mapping[str, str], rules: Rules, how: Pairing, cuts: tuple[float, ...]
 ) -> PairedModels:
     """Return the scores of both models, or the classes at their thresholds."""
-    classes = typed(source.counted([names["target"]])[0][names["target"]], [], rules)
+    targets = [role for role in ("target", "again") if role in names]
+    found = source.counted([names[role] for role in targets])[0]
+    classes = _typed({role: found[names[role]] for role in targets}, rules)
     if not classes.binary:
         held = first_names(classes.names)
         raise ValueError(f"scores are of two classes; name the positive one of {held} by positive=")
-    parts: dict[str, list[Array]] = {}
-    keys = [role for role in ("target", "again", "cluster") if role in names]
-    start = 0
+    parts, left_out = dict[str, list[Array]](), dict[str, float]()
+    keys, start = [role for role in ("target", "again", "cluster") if role in names], 0
     for found, arrays in source.batches([names[role] for role in keys], [names["old"], names["new"]]):
         columns = {role: found[names[role]] for role in keys}
-        codes = {role: _codes(classes, columns[role], role) for role in keys if role != "cluster"}
+        codes = {role: classes.table(columns[role], True)[columns[role].codes] for role in targets}
         if "again" in codes:
             _check_targets(codes["target"], codes["again"], None, classes.names, how.id)
-        part = {"target": codes["target"]}
+        part = {"target": np.stack(list(codes.values())).min(0)}
         if "cluster" in columns:
             part["cluster"] = ids_of(columns["cluster"])
-        part |= {role: floats(role, arrays[names[role]], start) for role in ("old", "new")}
-        keep = np.stack(list(codes.values())).min(0) >= 0
-        keep &= _are_there(np.stack((part["old"], part["new"])), keep, start, rules)
-        for role in ("old", "new") if cuts else ():
-            part[role] = check_scores(np.where(keep, part[role], 0.0), (), role, False, False, start)
-        start += len(keep)
+        ones, there = np.ones(len(part["target"])), part["target"] != IGNORED
+        for role in ("old", "new"):
+            part[role], have = checked_scores(
+                floats(role, arrays[names[role]], start),
+                there if how.alerts is not None else part["target"] >= 0,
+                f"scores of {role}",
+                start,
+                missing=rules.missing,
+                logits=not cuts,
+            )
+            there = there & have
+            codes[role] = np.where(np.isnan(part[role]), LEFT_OUT, 0)
+        _add_left_out(left_out, codes, ones)
+        start += len(ones)
         for role, each in part.items():
-            parts.setdefault(role, []).append(each[keep])
+            parts.setdefault(role, []).append(each[there])
     joined = {role: np.concatenate(some) for role, some in parts.items()}
-    old, new, target = joined["old"], joined["new"], torch.from_numpy(joined["target"])
-    cluster = torch.from_numpy(joined["cluster"]) if "cluster" in joined else None
-    if not cuts and how.alerts is None:
-        scores = torch.from_numpy(new), torch.from_numpy(old), target
-        return PairedModels(classes.names, True, None, scores, cluster)
-    if how.alerts is not None:
-        cuts = at_alerts(old, how.alerts), at_alerts(new, how.alerts)
-        old_share, new_share = float((old > cuts[0]).mean()), float((new > cuts[1]).mean())
-        if abs(old_share - new_share) > UNLIKE * max(old_share, new_share):
+    shares, models = None, ("old", "new")
+    if how.alerts is not None:  # shares of all rows, also of those without a label
+        cuts = tuple(at_alerts(joined[role], how.alerts) for role in models)
+        shares = tuple(float((joined[role] > cut).mean()) for role, cut in zip(models, cuts, strict=True))
+        if abs(shares[0] - shares[1]) > UNLIKE * max(shares):
             raise ValueError(
-                f"alerts={how.alerts:g} becomes {old_share:.3g} for old and {new_share:.3g} for new, since samples with"
+                f"alerts={how.alerts:g} becomes {shares[0]:.3g} for old and {shares[1]:.3g} for new, since samples with"
                 " equal scores are flagged together; choose another share, or a threshold for each by threshold="
             )
-    preds = torch.from_numpy(np.stack((new > cuts[1], old > cuts[0])).astype(np.int64))
-    return PairedModels(classes.names, True, JointOutcomes.of(preds, target, 2, cluster), thresholds=(cuts[1], cuts[0]))
+    labelled = joined["target"] >= 0
+    joined, shares = {role: each[labelled] for role, each in joined.items()}, None if labelled.all() else shares
+    target, notes = torch.from_numpy(joined["target"]), _notes(left_out)
+    cluster = torch.from_numpy(joined["cluster"]) if "cluster" in joined else None
+    if not cuts:
+        scores = torch.from_numpy(joined["new"]), torch.from_numpy(joined["old"]), target
+        return PairedModels(classes.names, True, None, scores, cluster, left_out=notes)
+    types = [source.type_of(names[role]) for role in models]
+    above = [are_above(joined[role], placed(cut, [kind])) for role, cut, kind in zip(models, cuts, types, strict=True)]
+    outcomes = JointOutcomes.of(torch.from_numpy(np.stack(above[::-1]).astype(np.int64)), target, 2, cluster)
+    of_new: Any = {"thresholds": cuts[::-1], "shares": shares and shares[::-1]}
+    return PairedModels(classes.names, True, outcomes, **of_new, left_out=notes)
+
+
+def _add_left_out(found: dict[str, float], codes: Mapping[str, Array], times: Array) -> None:
+    """Add how many rows have no value in some roles, or a target to ignore, to the numbers of earlier rows."""
+    for role, each in codes.items():
+        for code, why in ((LEFT_OUT, "a value is missing"), (IGNORED, "ignore names their target")):
+            found[f"{why}: {role}"] = found.get(f"{why}: {role}", 0.0) + float(times[each == code].sum())
+
+
+def _notes(found: Mapping[str, float]) -> tuple[str, ...]:
+    """Return lines that say how many rows were left out, of which role."""
+    texts: dict[str, list[str]] = {}
+    for key, number in found.items():
+        why, _, role = key.partition(": ")
+        called = {"again": "target of new"}.get(role, role)
+        texts.setdefault(why, []).extend([f"{called} {number:,.10g}"] if number else [])
+    return tuple(f"rows left out because {why}: {', '.join(some)}" for why, some in texts.items() if some)
 
 
 def at_alerts(scores: Array, alerts: float) -> float:
@@ -177,37 +216,31 @@ def at_alerts(scores: Array, alerts: float) -> float:
     return float(-np.partition(-scores, most)[most])
 
 
-def _are_there(scores: Array, keep: Array, start: int, rules: Rules) -> Array:
-    """Return which rows have scores ``[2, n]``; raise for one to keep that has none, unless such rows are dropped."""
-    lacking = np.isnan(scores).any(0)
-    wrong = lacking & keep
-    if wrong.any() and rules.missing != "drop":
-        row = start + int(wrong.argmax())
-        raise ValueError(f"scores hold NaN in row {row} ({wrong.sum()} rows); missing='drop' leaves such rows out")
-    return ~lacking
+def _typed(columns: dict[str, Column], rules: Rules) -> Classes:
+    """Decide the classes of columns by their roles, those of targets of both sources alike."""
+    classed = [role for role in columns if role != "cluster"]
+    if "again" in columns:
+        columns["again"] = replace(columns["again"], again=True)
+    columns.update(zip(classed, without_left_out([columns[role] for role in classed], rules), strict=True))
+    return typed(columns["target"], [columns[role] for role in classed if role != "target"], rules)
 
 
 def _of_classes(columns: dict[str, Column], rules: Rules, id: Any) -> PairedModels:
     """Return the joint counts of predicted classes."""
+    classes = _typed(columns, rules)
     classed = [role for role in columns if role != "cluster"]
-    columns.update(zip(classed, without_left_out([columns[role] for role in classed], rules), strict=True))
-    classes = typed(columns["target"], [columns[role] for role in classed if role != "target"], rules)
-    codes = {role: _codes(classes, columns[role], role) for role in classed}
+    codes = {role: classes.table(columns[role], role in ("target", "again"))[columns[role].codes] for role in classed}
     times = columns["target"].times
     times = np.ones(len(columns["target"].codes)) if times is None else times
     if "again" in codes:
         _check_targets(codes["target"], codes["again"], times, classes.names, id)
-    keep = np.stack(list(codes.values())).min(0) >= 0
+    keep, left_out = np.stack(list(codes.values())).min(0) >= 0, dict[str, float]()
+    _add_left_out(left_out, codes, times)
     target, new, old = (torch.from_numpy(codes[role][keep]) for role in ("target", "new", "old"))
     number = torch.from_numpy(times[keep])
     cluster = torch.from_numpy(ids_of(columns["cluster"])[keep]) if "cluster" in columns else None
     outcomes = JointOutcomes.of(torch.stack((new, old)), target, len(classes.names), cluster, number)
-    return PairedModels(classes.names, classes.binary, outcomes)
-
-
-def _codes(classes: Classes, column: Column, role: str) -> Array:
-    """Return the index of the class of each row; negative for those that are left out."""
-    return classes.table(column, role == "target")[column.codes]
+    return PairedModels(classes.names, classes.binary, outcomes, left_out=_notes(left_out))
 
 
 def _check_targets(target: Array, again: Array, times: Array | None, names: Sequence[str], id: Any) -> None:
@@ -276,6 +309,9 @@ def _joined(
     else:
         keys = list(dict.fromkeys([*_ids(how, old), *_ids(how, new)]))
         LOG.warning("imbtorch: pairing rows by %r keeps all ids in memory, about %d bytes a row", how.id, BYTES)
+    ids = [("id", name) for name in keys] if how.id is not None else []
+    check_roles([*first.items(), *ids])
+    check_roles([("target" if role == "again" else role, name) for role, name in second.items()] + ids)
     used = [*first.values(), *second.values(), *keys]
     more = [name for name in old.names if name not in used and old.names.count(name) == new.names.count(name) == 1]
     more = [] if how.by_row or how.id is not None else more

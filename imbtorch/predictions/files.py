@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from imbtorch.predictions.sources import (
     MOST_GROUPS,
     ROWS,
     SUM,
+    THOUSANDS,
     Arrays,
     Batch,
     Source,
@@ -144,16 +145,52 @@ class Relation(Source):
     def verify(self, names: Sequence[str]) -> None:
         """Raise for damaged columns."""
 
+    def check_numbers(self, names: Sequence[str]) -> None:
+        """Raise for columns of numbers that may have thousands separators."""
+
+    def type_of(self, name: str) -> str:
+        """Return the name of the type of a column."""
+        return str(self._select([name]).types[0])
+
+    def different(self, name: str) -> int:
+        """Return the number of different values of a column."""
+        return int(self._select_unordered([name]).aggregate("count(DISTINCT x0)").fetchall()[0][0])
+
+    def _number(self, name: str, cell: str) -> str:
+        """Return a cell of weights as SQL of a number, whole of frequencies; null if it is none."""
+        if self.type_of(name) == "VARCHAR":
+            cell = f"replace({cell}, '_', '?')"  # DuckDB reads 1_0 as 10
+        number = f"TRY_CAST({cell} AS DOUBLE)"
+        return f"CASE WHEN {number} % 1 = 0 THEN {number} END" if self.called.get(name) == "frequency" else number
+
+    def first_wrong(self, name: str) -> str:
+        """Return a text on the first value of a column of weights that is none."""
+        number = self._number(name, "x0")
+        found = self._first(name, f"{number} IS NULL OR {number} < 0 OR {number} >= 'inf'::DOUBLE")
+        text = str(found[1]) if found else ""
+        remedy = "; leave rows without one out of the source"
+        if re.fullmatch(THOUSANDS.format(".,"), text):
+            remedy = "; write numbers without thousands separators"
+        elif re.fullmatch(r"[+-]?\d*,\d+", text):
+            remedy = "; decimal=',' reads decimal commas"
+        return (f", got {text!r} in {found[0]}" if found else "") + remedy
+
+    def _first(self, name: str, condition: Any) -> tuple[str, Any] | None:
+        """Return the place and the value of the first row of which a condition holds for a column, ``x0``."""
+        if not self.row:
+            return None
+        found = self.relation.project(f"{self.row} AS r, {self._sql(name)} AS x0").filter(condition).limit(1)
+        return next(iter(found.fetchall()), None)
+
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
         """Group in DuckDB."""
         names = [*keys, *([] if sums is None else [sums])]
         self.verify(names)
+        self.check_numbers([] if sums is None else [sums])
         selected, parts = self._select_unordered(names), [*places(keys).values(), f"count(*) AS {ROWS}"]
         with self._explained():
             if sums is not None:
-                last, kind = selected.columns[-1], str(selected.types[-1])
-                cell = f"replace({last}, '_', '?')" if kind == "VARCHAR" else last  # DuckDB reads 1_0 as 10
-                number = f"TRY_CAST({cell} AS DOUBLE)"
+                number = self._number(sums, places(names)[sums])
                 parts += [f"sum({number}) AS {SUM}", f"min({number}) AS {LEAST}", f"count({number}) AS {FILLED}"]
             table = selected.aggregate(", ".join(parts)).limit(MOST_GROUPS + 1).to_arrow_table()
         return columns_of_groups(self, keys, table, sums)
@@ -161,6 +198,7 @@ class Relation(Source):
     def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
         """Yield Arrow batches."""
         self.verify([*keys, *values])
+        self.check_numbers(values)
         place, widths, start = places([*keys, *values]), dict[str, int](), 0
         with self._explained():
             for part in self._select([*keys, *values]).to_arrow_reader(BATCH):
@@ -186,11 +224,8 @@ class Relation(Source):
 
     def find(self, name: str, level: Any) -> str:
         """Return a text that says where a level occurs first."""
-        if not self.row:
-            return ""
-        named = self.relation.project(f"{self.row} AS r, {self._sql(name)} AS x0")
-        found = _holding(named, level).limit(1).fetchall()
-        return f" in {found[0][0]}" if found else ""
+        found = self._first(name, _held(level))
+        return f" in {found[0]}" if found else ""
 
     def first(self, name: str) -> Any:
         """Return the value in the first row, which groups do not tell."""
@@ -199,7 +234,7 @@ class Relation(Source):
     def where(self, name: str, level: Any) -> Relation:
         """Return the rows that hold a value."""
         names = [name, *(each for each in self.names if each != name and self.names.count(each) == 1)]
-        found, orders = _holding(self._select(names), level), {each: self.orders(each) for each in names}
+        found, orders = self._select(names).filter(_held(level)), {each: self.orders(each) for each in names}
         return Relation(found, connection=self.connection, columns=places(names), ordered=orders)
 
     def telling(self, names: Sequence[str]) -> list[str]:
@@ -269,10 +304,10 @@ class Relation(Source):
             raise
 
 
-def _holding(relation: Any, level: Any) -> Any:
-    """Return the rows whose column ``x0`` holds a value."""
+def _held(level: Any) -> Any:
+    """Return the condition that the column ``x0`` holds a value."""
     cell = duckdb().ColumnExpression("x0")
-    return relation.filter(cell.isnull() if level is None else cell == duckdb().ConstantExpression(level))
+    return cell.isnull() if level is None else cell == duckdb().ConstantExpression(level)
 
 
 def _array(name: str, part: Any, widths: dict[str, int], start: int) -> Array:
@@ -289,7 +324,7 @@ def _array(name: str, part: Any, widths: dict[str, int], start: int) -> Array:
         return _array(f"{name}, flat", part.flatten(), widths, start).reshape(len(part), -1)
     if not (kind.is_integer(part.type) or kind.is_floating(part.type) or kind.is_decimal(part.type)):
         return np.array(part.to_pylist(), dtype=object)
-    if part.null_count or part.type not in (arrow.float32(), arrow.float64()):
+    if part.type not in (arrow.float32(), arrow.float64()):
         part = part.cast(arrow.float64())
     return np.from_dlpack(part.fill_null(float("nan")) if part.null_count else part)
 
@@ -419,7 +454,7 @@ class Files(Relation):
         """Names of the columns of the first file."""
         return list(self._readers[self.paths[0]].head)
 
-    def _select(self, names: Sequence[str], paths: Sequence[str] | None = None) -> Any:
+    def _select(self, names: Sequence[str], paths: Sequence[str] | None = None, raw: bool = False) -> Any:
         parts, wanted = [], list(dict.fromkeys(names))
         for reader, group in groupby(paths or self.paths, key=self._readers.__getitem__):
             some = list(group)
@@ -430,6 +465,8 @@ class Files(Relation):
                     f"{first_names(reader.head)}"
                 )
             cells, function, options = [reader.cells[reader.head.index(name)] for name in wanted], reader.kind, ""
+            if raw and reader.kind == "json":
+                cells = list(map(quoted, wanted))  # also objects, as text
             if reader.kind == "json" and len({name.lower() for name in wanted}) < len(wanted):
                 function = "json_objects"  # read_json takes names that differ in case for one
                 cells = [
@@ -444,7 +481,7 @@ class Files(Relation):
             parts.append(f"SELECT {columns} FROM read_{function}([{files}]{reader.options}{options})")
         with self._explained():
             found = self.connection.sql(" UNION ALL ".join(parts))
-            if self._decimal == ",":
+            if self._decimal == "," and not raw:
                 pairs = zip(found.columns, map(str, found.types), strict=True)
                 found = found.project(", ".join(POINT.format(x) if kind == "VARCHAR" else x for x, kind in pairs))
             return found
@@ -454,13 +491,27 @@ class Files(Relation):
         seen = {layout: at for at, layout in enumerate(dict.fromkeys(self._readers.values()))}
         return self._select(names, sorted(self.paths, key=lambda path: seen[self._readers[path]]))
 
-    def find(self, name: str, level: Any) -> str:
-        """Return a text that says where a level occurs first."""
+    def _first(self, name: str, condition: Any) -> tuple[str, Any] | None:
+        """Return the place and the value of the first row of which a condition holds for a column, ``x0``."""
         for path in self.paths:
-            found = Relation(self._select([name], [path]), row=ROW).find("x0", level)
+            found = Relation(self._select([name], [path]), row=ROW)._first("x0", condition)
             if found:
-                return found + f" of {path}" * (len(self.paths) > 1)
-        return ""
+                return found[0] + f" of {path}" * (len(self.paths) > 1), found[1]
+        return None
+
+    def check_numbers(self, names: Sequence[str]) -> None:
+        """Raise for numbers with decimal commas whose points, or whose commas, all stand before three digits."""
+        if self._decimal != "," or self._readers[self.paths[0]].kind != "csv":
+            return
+        for sign, name in product(".,", names):
+            held, alike = f"contains(x0, '{sign}')", f"regexp_full_match(trim(x0), {literal(THOUSANDS.format(sign))})"
+            parts = f"any_value(x0) FILTER ({held}), count(*) FILTER ({held} AND NOT {alike})"
+            cell, others = self._select([name], raw=True).aggregate(parts).fetchall()[0]
+            if cell is not None and not others:
+                raise ValueError(
+                    f"{self.call(name)} holds {cell!r}, and {sign!r} stands before three digits in all numbers, as "
+                    "thousands separators do; write the numbers without them"
+                )
 
     def orders(self, name: str) -> list[list[Any]]:
         """Return the categories of a column of each file of Parquet whose schema orders them; none if it lost them."""
@@ -670,18 +721,26 @@ def _cells(lines: Sequence[str], signs: Sequence[str], wanted: set[str]) -> tupl
     return head, sign, height
 
 
-def with_orders(given: Any, rows: Sequence[int], out: str | os.PathLike[str]) -> None:
-    """Write all rows of files as CSV, with empty labels and the places of the rows to label."""
-    source = Files(given, [], None, ".", True, None)
+def with_orders(
+    given: Any, rows: Sequence[int], out: str | os.PathLike[str], encoding: str | None, decimal: str, head: bool
+) -> None:
+    """Write all rows of files as CSV, as they are, with empty labels and the places of the rows to label."""
+    source = Files(given, [], encoding, decimal, head, None)
     taken = sorted({"label", "label_order"}.intersection(source.names))
     if taken:
         raise ValueError(f"the file has a column {taken[0]!r} already, which would be written; rename it")
+    several = [name for name in source.names if source.names.count(name) > 1]
+    if several:
+        raise ValueError(f"the file has several columns {several[0]!r}, so rows would be short; rename them")
     places = dict(zip(rows, range(1, len(rows) + 1), strict=True))
     start, beside = 0, f"{os.fspath(out)}.part"
-    with open(beside, "w", encoding="utf-8", newline="") as file:
+    selected = source._select(source.names, raw=True)
+    pairs = zip(selected.columns, map(str, selected.types), strict=True)  # float32 in its own few digits
+    selected = selected.project(", ".join(f"CAST({x} AS VARCHAR)" if kind == "FLOAT" else x for x, kind in pairs))
+    with open(beside, "w", encoding="utf-8", newline="") as file, source._explained():
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*source.names, "label", "label_order"])
-        for part in source._select(source.names).to_arrow_reader(BATCH):
+        for part in selected.to_arrow_reader(BATCH):
             cells = zip(*(part.column(at).to_pylist() for at in range(part.num_columns)), strict=True)
             writer.writerows([*row, "", places.get(at, "")] for at, row in enumerate(cells, start))
             start += part.num_rows

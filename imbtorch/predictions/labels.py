@@ -12,13 +12,15 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 import torch
 
-from imbtorch.columns import Array, Column, Rules, read_cell
+from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, read_cell, typed, without_left_out
+from imbtorch.counting.arguments import whole_number
 from imbtorch.counts import check_choice
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import AveragedMeasure
 from imbtorch.predictions.label_bounds import Aim, Labelled, LabelledPool, plan_sizes
 from imbtorch.predictions.samples import Given
-from imbtorch.predictions.sources import Arrays, floats
+from imbtorch.predictions.scores import are_above, checked_scores
+from imbtorch.predictions.sources import ORDER, Arrays, floats, placed
 from imbtorch.reports.description import described, result_of_counts
 from imbtorch.reports.files import digest_of
 from imbtorch.reports.opened import checked_contents, fits, read_file
@@ -30,12 +32,11 @@ from imbtorch.version import __version__
 
 Of: TypeAlias = Literal["pool", "population"]
 LISTS = ("rows", "predicted", "classes", "pool")
-ORDER = "label_order"  # column of the place of each row to read, from 1
 FORMAT, SCHEMA = "imbtorch label plan", 1
 TWO = "labels within predicted classes are of two classes"
 WHOSE: dict[str, str] = {
-    "pool": "of the pool (exact: holds in 95% or more of all labellings of any pool)",
-    "population": "of the population (new rows of the same source; exact in 95% or more of all pools if rows are "
+    "pool": "of the pool (exact: holds in {:.4g}% or more of all labellings of any pool)",
+    "population": "of the population (new rows of the same source; exact in {:.4g}% or more of all pools if rows are "
     "independent)",
 }
 TRUST = (
@@ -59,9 +60,6 @@ class Read(NamedTuple):
     order: Array
     times: Array
     names: tuple[str, str]
-
-
-EMPTY, UNCLEAR = -1, -2  # in place of a class
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +87,7 @@ class LabelPlan:
     threshold: float | None = None
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan to a JSON file, for ``report(..., unlabelled=path)``."""
+        """Write the plan to a JSON file, for ``estimate(..., plan=path)``."""
         data: dict[str, Any] = {"format": FORMAT, "schema": SCHEMA, "imbtorch": __version__}
         data |= {name: list(getattr(self, name)) for name in LISTS}
         data["threshold"] = self.threshold
@@ -130,58 +128,87 @@ def planned(read: Read, labels: int, aim: Aim, seed: int, threshold: float | Non
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def read_pool(given: Given, rules: Rules, threshold: float | None, unclear: Any, plan: LabelPlan | None) -> Read:
-    """Read predicted classes, and labels with their order where there are any.
+def read_pool(
+    given: Given, rules: Rules, threshold: float | None, logits: bool, unclear: Any, plan: LabelPlan | None
+) -> Read:
+    """Read predicted classes, and labels with their order where there are any, as all reports read them.
 
     Args:
         given: columns of the pool; without a target only the predictions are read.
         rules: rules for the classes.
         threshold: score strictly above which 1 is predicted; None for classes.
+        logits: whether scores are logits.
         unclear: value or list of values of labels that nobody can decide.
         plan: plan that gives the names of the classes, and the order of rows in memory.
     """
-    source, (pred,) = given.source, given.preds.values()
-    target = given.target.get("")
-    keys = [] if target is None else [target]
+    source, target = given.source, given.target.get("")
+    if list(given.preds) != [""]:
+        raise ValueError(f"{TWO}, by one column of {given.argument}; name one")
+    pred = given.preds[""]
     if isinstance(source, Arrays) and ORDER not in source.names and plan is not None:
-        source.columns[ORDER] = np.full(len(source.array(pred)), None)
+        rows = len(source.array(pred))
+        if max(plan.rows, default=-1) >= rows:
+            raise ValueError(f"the plan holds row {max(plan.rows)}, but there are {rows}; take those it was drawn from")
+        source.columns[ORDER] = np.full(rows, None)
         source.columns[ORDER][list(plan.rows)] = range(1, len(plan.rows) + 1)
-    keys += [ORDER] if target is not None and ORDER in source.names else []
-    marks = Rules(ignore=unclear)
-    if threshold is None:
-        batches: Iterable[Any] = [source.counted([*keys, pred])] if target else source.batches([pred], [])
-    else:
-        batches = source.batches(keys, [pred])
-    parts, held, start = list[tuple[Array, ...]](), dict[Any, int](), 0
+    labels = [] if target is None else [target, *[ORDER] * (ORDER in source.names)]
+    keys = [*labels, *[pred] * (threshold is None)]
+    found = source.counted(keys) if keys else ({}, {})
+    rules = replace(rules, ignore=unclear, ignored_by="unclear")
+    own = None if target is None else found[0][target]
+    classes = _classes(None if threshold is not None else found[0][pred], own, rules, plan)
+    parts, start = list[tuple[Array, ...]](), 0
+    batches: Iterable[Any] = [found]  # groups, unless a plan needs the position of each row
+    if threshold is not None or target is None:
+        batches = source.batches(labels, [pred]) if threshold is not None else source.batches([pred], [])
     for columns, arrays in batches:
-        codes = [_codes(columns[name], held, marks if name == target else None) for name in keys if name != ORDER]
         if threshold is None:
-            preds = _codes(columns[pred], held, None)
-            if (preds < 0).any():
-                raise ValueError(f"{columns[pred].name} has no value{columns[pred].where([])}")
+            preds = classes.table(columns[pred], False)[columns[pred].codes]
         else:
-            preds = (floats(given.argument, arrays[pred], start) > threshold).astype(np.int64)
-        labels = codes[0] if codes else np.full(len(preds), EMPTY)
-        order = _places(columns[ORDER]) if ORDER in keys else np.zeros(len(preds), dtype=np.int64)
+            scores = floats(given.argument, arrays[pred], start)
+            kept = np.ones(len(scores), dtype=bool)
+            scores, _ = checked_scores(scores, kept, given.argument, start, logits=logits)
+            preds = are_above(scores, placed(threshold, [source.type_of(pred)]), logits).astype(np.int64)
+        known = np.full(len(preds), LEFT_OUT)
+        if target is not None:
+            known = classes.table(columns[target], True)[columns[target].codes]
+        order = _places(columns[ORDER]) if ORDER in labels else np.zeros(len(preds), dtype=np.int64)
         times = next((each.times for each in columns.values() if each.times is not None), np.ones(len(preds)))
-        parts.append((preds, labels, order, times))
+        parts.append((preds, known, order, times))
         start += len(preds)
-    preds, labels, order, times = (np.concatenate(some) for some in zip(*parts, strict=True))
-    places, names = _two(list(held), rules, plan, threshold is not None)
-    lookup = np.array([*places, UNCLEAR, EMPTY])
-    return Read(lookup[preds] if threshold is None else preds, lookup[labels], order, times, names)
+    preds, known, order, times = (np.concatenate(some) for some in zip(*parts, strict=True))
+    return Read(preds, known, order, times, (classes.names[0], classes.names[1]))
 
 
-def _codes(column: Column, held: dict[Any, int], marks: Rules | None) -> Array:
-    """Return the place of each value among those that were held so far; negative for missing and unclear ones."""
-    found = np.full(len(column.levels), EMPTY)
-    for at in column.held:
-        level, cell = column.levels[at], column.cells[at]
-        if marks is not None and marks.ignores(level):
-            found[at] = UNCLEAR
-        elif cell.kind != "missing":
-            found[at] = held.setdefault(cell.value.strip() if isinstance(cell.value, str) else cell.value, len(held))
-    return found[column.codes]
+def _classes(preds: Column | None, target: Column | None, rules: Rules, plan: LabelPlan | None) -> Classes:
+    """Decide the two classes: by the predicted ones, or of scores by names, labels and the positive class."""
+    scored, labels = preds is None, [] if target is None else [target]
+    labels = without_left_out(labels, replace(rules, missing="drop")) if labels else []
+    if plan is not None:
+        rules = replace(rules, positive=plan.classes[1] if rules.positive is None else rules.positive)
+        rules = replace(rules, class_names=plan.classes) if preds is not None and rules.names is None else rules
+    elif rules.names is not None and rules.positive is None:
+        rules = replace(rules, positive=rules.names[-1])
+    if preds is None and rules.names is not None:
+        preds = (
+            labels.pop() if labels and labels[0].held else Column("scores", rules.names, np.arange(len(rules.names)))
+        )
+    elif preds is None:
+        positive = 1 if rules.positive is None else read_cell(rules.positive).value
+        held = [column.cells[at].value for column in labels for at in column.held]
+        other = next((value for value in held if value != positive), 0 if positive == 1 else f"not {positive}")
+        rules = replace(rules, class_names=[other, positive], positive=positive)
+        preds = Column("scores", [other, positive], np.arange(2))
+    missing = [at for at in preds.held if preds.cells[at].kind == "missing" and rules.word(preds.levels[at]) is None]
+    if missing:
+        raise ValueError(f"{preds.name} has no value{preds.where(missing)}; predict a class for each row of a pool")
+    classes = typed(preds, labels, replace(rules, ignore=None))
+    if not classes.binary:
+        raise ValueError(f"{TWO}, one of which is positive; name it by positive=, of {first_names(classes.names)}")
+    if plan is not None and classes.names[scored:] != plan.classes[scored:]:
+        planned = first_names(plan.classes)
+        raise ValueError(f"classes are {first_names(classes.names)}, but in the plan {planned}; draw a plan for these")
+    return replace(classes, rules=rules)
 
 
 def _places(column: Column) -> Array:
@@ -195,25 +222,12 @@ def _places(column: Column) -> Array:
     return found[column.codes]
 
 
-def _two(held: Sequence[Any], rules: Rules, plan: LabelPlan | None, scored: bool) -> tuple[list[int], tuple[str, str]]:
-    """Return the index of each value, and the names of the negative and the positive class."""
-    given = [read_cell(each).value for each in (rules.positive,) if each is not None]
-    named = plan.classes[scored:] if plan is not None else tuple(rules.names or ())  # scores name the positive class
-    positive = given[0] if given else read_cell(named[-1]).value if named else 1
-    others, texts = [each for each in held if each != positive], first_names(list(map(str, held)))
-    if not given and not named and not {*held} <= {0, 1}:
-        raise ValueError(f"{TWO}, one of which is positive; name it by positive=, of {texts}")
-    if len(others) > 1 or (len(named) > 1 and not {*map(str, held)} <= {*named, str(positive)}):
-        raise ValueError(f"{TWO}, {str(positive)!r} and one other, but there are {texts}")
-    rest = [str(each) for each in (*named, *others) if str(each) != str(positive)]
-    name = rest[0] if rest else "0" if positive == 1 else f"not {positive}"
-    return [int(each == positive) for each in held], (name, str(positive))
-
-
 # --- results ---------------------------------------------------------------------------------------------------------
 
 
-def pool_of(read: Read, plan: LabelPlan | None, numbers: Mapping[Any, int] | None) -> tuple[LabelledPool, list[str]]:
+def pool_of(
+    read: Read, plan: LabelPlan | None, numbers: Mapping[Any, int] | None, level: float
+) -> tuple[LabelledPool, list[str]]:
     """Return the labels of each predicted class, and what a reader must know of them.
 
     Raises:
@@ -224,14 +238,17 @@ def pool_of(read: Read, plan: LabelPlan | None, numbers: Mapping[Any, int] | Non
         _check_plan(read, plan, sizes)
         sizes, notes = list(plan.pool), []
     elif numbers is not None:
-        by_name = {str(name): int(number) for name, number in numbers.items()}
+        by_name = {str(name): whole_number("plan", number) for name, number in numbers.items()}
         if by_name.keys() != {*read.names}:
-            raise ValueError(f"pool must hold the number of rows predicted as {read.names[0]!r} and {read.names[1]!r}")
-        sizes = [by_name[name] for name in read.names]
+            raise ValueError(f"plan must hold the number of rows predicted as {read.names[0]!r} and {read.names[1]!r}")
+        sizes, seen = [by_name[name] for name in read.names], sizes
+        for name, size, rows in zip(read.names, sizes, seen, strict=True):
+            if size < rows:
+                raise ValueError(f"plan holds {size:,} rows predicted as {name!r}, but the source has {rows:,} of them")
     found = []
     for each, name in enumerate(read.names):
         own = read.preds == each
-        kinds = read.labels >= 0, read.labels == 1, read.labels == UNCLEAR
+        kinds = read.labels >= 0, read.labels == 1, read.labels == IGNORED
         clear, positive, unclear = (int(read.times[own & kind].sum()) for kind in kinds)
         if not sizes[each] or not clear:
             what = "no row is predicted" if not sizes[each] else "no clear label is of a row predicted"
@@ -242,7 +259,7 @@ def pool_of(read: Read, plan: LabelPlan | None, numbers: Mapping[Any, int] | Non
     if not missed.positives and missed.labelled < missed.rows:
         most = int(missed.positive_bounds(0.0125)[1])
         notes.append(f"no missed positive among {missed.labelled:,} labels; up to {most:,} of {missed.rows:,} may be")
-    return LabelledPool(found[0], found[1]), notes
+    return LabelledPool(found[0], found[1], level), notes
 
 
 def _check_plan(read: Read, plan: LabelPlan, sizes: Sequence[int]) -> None:
@@ -263,10 +280,10 @@ def _check_plan(read: Read, plan: LabelPlan, sizes: Sequence[int]) -> None:
         raise ValueError(
             f"predicted are {sizes[0]:,} and {sizes[1]:,} rows, but in the plan {plan.pool}; draw a new plan"
         )
-    if (read.labels[~inside] != EMPTY).any():
+    if (read.labels[~inside] != LEFT_OUT).any():
         raise ValueError(f"a row without {ORDER} has a label; labels that were not drawn by the plan bias the values")
     labelled = np.zeros(len(plan.rows) + 1, dtype=bool)
-    labelled[order] = read.labels[inside] != EMPTY
+    labelled[order] = read.labels[inside] != LEFT_OUT
     for each, name in enumerate(plan.classes):
         own = labelled[1:][np.array(plan.predicted) == each]
         if own.any() and not own[: own.sum()].all():
@@ -326,7 +343,11 @@ class LabelledResult(ReportResult):
             numbers = dict(zip(columns, (each.rows, each.labelled, int(each.positives)), strict=True))
             blocks["class"] = {**blocks["class"], name: numbers}
         blocks = {"predicted": blocks.pop("class"), **blocks}
-        notes = WHOSE[self._of], *filter(None, [means_text(self._settings)]), *self._notes
+        notes = (
+            WHOSE[self._of].format(100 * self._pool.level),
+            *filter(None, [means_text(self._settings)]),
+            *self._notes,
+        )
         return replace(whole, blocks=blocks, notes=notes)
 
     def to_json(self, path: str | PathLike[str]) -> None:

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 ERROR, INTERRUPTED = 2, 130  # exit codes; those of verdicts are in choosing.gate
 ARGUMENTS = re.compile(
     r"\b(?P<name>class_names|positive|task|missing|ignore|no_answer|scores|preds|threshold|logits|group|frequency|encoding|decimal"
-    r"|head|prevalence|unlabelled|unclear|id|by_row|model|alerts|margin|looks_file|looks|look)=(?P<value>\[\.\.\.\]|'[^']*'|\"[^\"]*\"|-?\w*)"
+    r"|head|prevalence|plan|unclear|id|by_row|model|alerts|margin|looks_file|looks|look)=(?P<value>\[\.\.\.\]|'[^']*'|\"[^\"]*\"|-?\w*)"
 )  # in remedies of errors
 OF_PYTHON = re.compile(r"; [^;]*(?:draws=|functools\.partial)[^;]*")  # remedies for which the command has no option
 EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
@@ -142,11 +142,6 @@ def _parser() -> Parser:
         "--measures", type=names_in, metavar="NAMES", help="measures, as in iam,mcc; an unknown name lists all"
     )
     one.add_argument("--intervals", action="store_true", help="add the 95%% intervals of all measures")
-    one.add_argument(
-        "--unlabelled", metavar="PLAN", help="plan of 'imbtorch label', or 'random' to trust that labels are"
-    )
-    one.add_argument("--unclear", type=names_in, metavar="VALUES", help="labels of a plan that nobody could decide")
-    one.add_argument("--of", choices=("pool", "population"), default="pool", help="what exact intervals are of")
     _add_output(one, "the result, for open_result and merge")
 
     rule = commands.add_parser(
@@ -176,18 +171,39 @@ def _parser() -> Parser:
         help="draw the rows of a pool to label",
         description="Draw rows at random within the two classes that a model predicts, and write all rows as CSV with "
         "two more columns: an empty 'label', and 'label_order', 1 to N for the rows to label. You may stop early. The "
-        "plan is written beside it.",
+        "plan is written beside it; 'imbtorch estimate' takes both.",
     )
     plan.add_argument("file", nargs="+", help="files, folders, or a glob in quotes")
-    chosen = plan.add_mutually_exclusive_group(required=True)
-    chosen.add_argument("--preds", metavar="COLUMN", help="column of predicted classes")
-    chosen.add_argument("--scores", metavar="COLUMN", help="column of scores of the positive class; needs --threshold")
-    plan.add_argument("--threshold", metavar="T", help="score above which 1 is predicted, or the JSON file of a point")
-    plan.add_argument("--positive", help="positive one of two classes; by default 1 or True")
+    _add_pool(plan)
     plan.add_argument("--labels", type=int, required=True, metavar="N", help="number of rows to label")
     plan.add_argument("--aim", choices=("f1", "recall", "precision"), default="f1", help="f1 is also for mcc and iam")
     plan.add_argument("--seed", type=int, default=0, help="seed of the draw")
     plan.add_argument("--out", required=True, metavar="FILE", help="CSV file to write, as in to_label.csv")
+
+    pool = commands.add_parser(
+        "estimate",
+        help="estimate all measures of a pool from labels that a plan drew",
+        description="Print the values of a pool of which some rows are labelled, with exact intervals. 'imbtorch "
+        "label' draws these rows.",
+    )
+    pool.add_argument("file", nargs="+", help="files, folders, or a glob in quotes")
+    pool.add_argument("--target", required=True, metavar="COLUMN", help="column of labels, empty in the other rows")
+    _add_pool(pool)
+    pool.add_argument(
+        "--plan",
+        type=plan_in,
+        required=True,
+        metavar="PLAN",
+        help="file of 'imbtorch label'; or rows of the pool by predicted class, as in 0=19800,1=200, on trust that "
+        "labels were drawn at random within each",
+    )
+    pool.add_argument(
+        "--measures", type=names_in, metavar="NAMES", help="measures, as in iam,mcc; an unknown name lists all"
+    )
+    pool.add_argument("--unclear", type=names_in, metavar="VALUES", help="labels that nobody could decide")
+    pool.add_argument("--of", choices=("pool", "population"), default="pool", help="what exact intervals are of")
+    pool.add_argument("--level", type=share_in, default=0.95, help="least coverage of the intervals; by default .95")
+    _add_output(pool, "the result, for open_result")
 
     more = commands.add_parser(
         "merge",
@@ -274,20 +290,37 @@ def _add_output(command: argparse.ArgumentParser, what: str) -> None:
         form.add_argument(f"--{name}", action="store_const", const=name, dest="form", help=f"print {text}")
 
 
+def _add_pool(command: argparse.ArgumentParser) -> None:
+    """Add the predictions of a pool, and how they are read."""
+    chosen = command.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--preds", metavar="COLUMN", help="column of predicted classes")
+    chosen.add_argument("--scores", metavar="COLUMN", help="column of scores of the positive class; needs --threshold")
+    command.add_argument(
+        "--threshold", metavar="T", help="score above which 1 is predicted, or the JSON file of a point"
+    )
+    command.add_argument("--logits", action="store_true", help="scores are logits, not probabilities")
+    _add_columns(command)
+
+
 def _add_reading(command: argparse.ArgumentParser) -> None:
-    """Add the options that say how columns are read."""
-    command.add_argument("--positive", help="positive one of two classes; by default 1 or True")
-    command.add_argument("--class-names", nargs="+", metavar="NAME", help="classes in their order; by default sorted")
+    """Add the options that say how columns are read, and which rows are left out."""
     command.add_argument("--cluster", metavar="COLUMN", help="column of patients or the like, which intervals resample")
     command.add_argument("--ignore", type=names_in, metavar="VALUES", help="targets to leave out, as in -100")
+    command.add_argument(
+        "--no-answer", type=names_in, metavar="VALUES", help="predictions that stand for no answer, as in INVALID"
+    )
+    _add_columns(command)
+
+
+def _add_columns(command: argparse.ArgumentParser) -> None:
+    """Add the options that say how columns are read, those of all commands."""
+    command.add_argument("--positive", help="positive one of two classes; by default 1 or True")
+    command.add_argument("--class-names", nargs="+", metavar="NAME", help="classes in their order; by default sorted")
     command.add_argument(
         "--missing",
         choices=("raise", "drop", "class"),
         default="raise",
         help="rows without a value: an error by default",
-    )
-    command.add_argument(
-        "--no-answer", type=names_in, metavar="VALUES", help="predictions that stand for no answer, as in INVALID"
     )
     command.add_argument("--encoding", help="encoding of CSV files: utf-8, latin-1 or utf-16")
     command.add_argument("--decimal", default=".", metavar="SIGN", help="decimal sign of numbers, as in ,")
@@ -330,6 +363,19 @@ def share_in(text: str) -> float:
         if 0 < float(text) < 1:
             return float(text)
     raise argparse.ArgumentTypeError(f"must be a share between 0 and 1, such as .01 for 1%, got {text!r}")
+
+
+def plan_in(text: str) -> Any:
+    """Return the numbers of rows behind names, such as ``0=19800,1=200``, or else the name of a file."""
+    if os.path.exists(text) or "=" not in text:
+        return text
+    pairs = [each.rpartition("=") for each in text.split(",")]
+    try:
+        return {name.strip(): int(number) for name, _, number in pairs}
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"must be a file, or rows by class as in 0=19800,1=200, got {text!r}"
+        ) from error
 
 
 def shares_in(text: str) -> Any:

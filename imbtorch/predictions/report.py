@@ -6,7 +6,7 @@ import importlib
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from os import PathLike
@@ -43,7 +43,7 @@ def opened(
 ) -> Source:
     """Open a source: a frame, a mapping, or files; raise a TypeError for anything else."""
     if isinstance(source, Mapping):
-        return Arrays({str(name): each for name, each in source.items()})
+        return _arrays(source.items())
     if isinstance(source, (str, PathLike, list, tuple)):
         from imbtorch.predictions.files import Files
 
@@ -53,6 +53,8 @@ def opened(
         from imbtorch.predictions.files import Relation
 
         return Relation(source)
+    if hasattr(source, "iloc") and not hasattr(source, "dask"):  # of pandas, whose names may be integers or stand twice
+        return _arrays((name, source.iloc[:, at]) for at, name in enumerate(source.columns))
     nw = importlib.import_module("narwhals")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Dask support is moving", FutureWarning)  # to a package of its own
@@ -60,11 +62,20 @@ def opened(
     if isinstance(frame, nw.LazyFrame):
         return Engine(frame)
     if isinstance(frame, nw.DataFrame):
-        return Arrays({str(name): frame[name].to_native() for name in frame.columns})
+        return _arrays((name, frame[name].to_native()) for name in frame.columns)
     raise TypeError(
         f"source must be a frame, a mapping of columns, a path or a list of paths, got {type(source).__name__}; arrays "
         "are passed as preds= and target="
     )
+
+
+def _arrays(columns: Iterable[tuple[Any, Any]]) -> Arrays:
+    """Return columns in memory by name, of which a frame may hold several with one name."""
+    found, twice = dict[str, Any](), list[str]()
+    for name, each in columns:
+        twice += [str(name)] if str(name) in found else []
+        found.setdefault(str(name), each)
+    return Arrays(found, twice=twice)
 
 
 @contextmanager

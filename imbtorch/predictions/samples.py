@@ -13,8 +13,20 @@ from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, r
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.clusters import cluster_ids
 from imbtorch.predictions.parts import Part
-from imbtorch.predictions.scores import check_scores
-from imbtorch.predictions.sources import Arrays, Batch, Source, by_class, chosen, floats, id_of, note_on_models, single
+from imbtorch.predictions.scores import checked_scores
+from imbtorch.predictions.sources import (
+    Arrays,
+    Batch,
+    Source,
+    by_class,
+    check_roles,
+    chosen,
+    floats,
+    id_of,
+    note_on_models,
+    placed,
+    single,
+)
 from imbtorch.reports.texts import checked_names
 from imbtorch.suggestions import first_names
 
@@ -26,7 +38,9 @@ class Given:
     """Columns of a source by their roles."""
 
     source: Source
-    target: dict[str, str]  # label -> column; a single column of classes has the label ""
+    target: dict[
+        str, str
+    ]  # label -> column; a single column of classes has the label ""; empty before rows are labelled
     preds: dict[str, str]  # label or class -> column of predictions; a single one has the label ""
     scored: bool  # whether predictions are scores
     argument: str  # name of the argument of predictions
@@ -35,7 +49,7 @@ class Given:
     @property
     def labels(self) -> bool:
         """True if each sample may have several labels."""
-        return list(self.target) != [""]
+        return bool(self.target) and list(self.target) != [""]
 
     @property
     def sums(self) -> str | None:
@@ -70,12 +84,12 @@ def from_arrays(argument: str, preds: Any, target: Any, more: Mapping[str, Any])
         source.called.update({column: f"column {label!r} of {name}" for label, column in found.items()})
         return found
 
-    of_target = add("target", target, True)
+    of_target = {} if target is None else add("target", target, True)
     of_preds = add(argument, preds, list(of_target) != [""])
     names = {name: add(name, value, False)[""] for name, value in more.items()}
     arrays = [source.array(each) for each in of_preds.values()]
     labels, alone = list(of_target) != [""], list(of_preds) == [""]
-    scored = argument == "scores" or any(each.dtype.kind == "f" for each in arrays)
+    scored = argument == "scores" or (bool(of_target) and any(each.dtype.kind == "f" for each in arrays))
     if not labels and argument == "preds":
         scored = scored or not alone or arrays[0].ndim == 2
         if scored and alone and arrays[0].ndim == 1:
@@ -92,14 +106,17 @@ def _are_classes(preds: Array, target: Array) -> bool:
 
 
 def from_source(source: Source, argument: str, preds: Any, target: Any, more: Mapping[str, Any]) -> Given:
-    """Return the columns of a source that arguments name."""
+    """Return the columns of a source that arguments name; those of a pool without labels have no target."""
     names = {name: single(source, name, each) for name, each in more.items()}
-    of_target = chosen(source, argument if target is preds else "target", target, list(names.values()))
+    of_target = {} if target is None else chosen(source, "target", target, list(names.values()))
     of_preds = chosen(source, argument, preds, [*names.values(), *of_target.values()])
-    for name, columns in (("target", of_target), (argument, of_preds)):
+    several = {"target": of_target, argument: of_preds}
+    check_roles([*((role, c) for role, columns in several.items() for c in columns.values()), *names.items()])
+    source.called |= {names[role]: role for role in ("group", "cluster") if role in names}
+    for name, columns in several.items():
         source.called |= {c: name if label == "" else f"column {c!r} of {name}" for label, c in columns.items()}
-    source.called |= {column: name for name, column in names.items()}
-    if list(of_target) != [""]:
+    source.called |= {names[role]: role for role in ("weight", "frequency") if role in names}
+    if of_target and list(of_target) != [""]:
         of_target, of_preds = _same_labels(of_target, of_preds)
     elif list(of_preds) != [""] and argument != "scores":
         raise ValueError(
@@ -147,12 +164,14 @@ class Samples:
         for columns, arrays in self._batches():
             target = self._codes(columns, [given.target[name] for name in self.names] if given.labels else [], True)
             times = columns[next(iter(given.target.values()))].times
-            preds = self._scores(arrays, start) if given.scored else self._codes(columns, self.columns, False)
             extra = self._extra(columns, arrays, times)
-            there = ~np.isnan(preds) if given.scored else preds >= 0
             keep = extra.get("group", np.zeros(len(target))) >= 0
-            for each in (target >= 0, there):
-                keep &= each.reshape(len(each), -1).all(1)
+            keep &= (target >= 0).reshape(len(target), -1).all(1)
+            if given.scored:
+                preds, keep = self._scores(arrays, start, keep)
+            else:
+                preds = self._codes(columns, self.columns, False)
+                keep &= (preds >= 0).reshape(len(preds), -1).all(1)
             ignored = (target == IGNORED).reshape(len(target), -1).any(1)
             ones = np.ones(len(keep)) if times is None else times
             left_out += ones[~keep & ~ignored].sum(), ones[ignored].sum()
@@ -160,9 +179,6 @@ class Samples:
             if not keep.all():
                 preds, target, *some = (each[keep] for each in (preds, target, *extra.values()))
                 extra = dict(zip(extra, some, strict=True))
-            if given.scored:
-                called, whole = given.argument, not given.labels
-                preds = check_scores(preds, self.names, called, self.logits, whole, start - len(keep))
             one_hot = one_hot and bool((target.sum(-1) == 1).all())
             if one_hot and start == self.rows > 1:
                 raise ValueError(
@@ -213,20 +229,20 @@ class Samples:
             raise ValueError(f"{column.name} has no value{column.where(missing)}; missing='drop' leaves such rows out")
         return found[column.codes]
 
-    def _scores(self, arrays: Mapping[str, Array], start: int) -> Array:
-        """Return scores ``[n]`` or ``[n, K]``; NaN where they are missing and may be."""
+    def _scores(self, arrays: Mapping[str, Array], start: int, keep: Array) -> tuple[Array, Array]:
+        """Return scores ``[n]`` or ``[n, K]``, and the samples to keep that have some."""
         given = self.given
         parts = [floats(given.source.call(name), arrays[name], start) for name in self.columns]
         scores = parts[0] if len(parts) == 1 else np.stack(parts, -1)
         if "" in given.preds and scores.ndim == 2 and self.classes is not None and self.classes.swapped:
             scores = scores[:, ::-1]
-        missing = np.argwhere(np.isnan(scores))
-        if len(missing) and self.rules.missing != "drop":
-            row, *column = map(int, missing[0])
-            where = f"row {start + row}" + (f", column {self.names[column[0]]!r}" if column else "")
-            remedy = "leave these rows out, as missing='drop' does"
-            raise ValueError(f"{given.argument} hold NaN in {where} ({len(missing)} values); {remedy}")
-        return scores
+        how: Any = {"names": self.names, "missing": self.rules.missing, "logits": self.logits}
+        return checked_scores(scores, keep, given.argument, start, whole=not given.labels, **how)
+
+    def placed(self, threshold: Any) -> Any:
+        """Return a threshold, or one for each label, as a number of the type of the scores."""
+        columns = self.columns[-1:] if self.task == "binary" else self.columns
+        return placed(threshold, [self.given.source.type_of(name) for name in columns])
 
     def _extra(self, columns: Mapping[str, Column], arrays: Mapping[str, Array], times: Array | None) -> dict[str, Any]:
         """Return groups, clusters, and weights or frequencies."""
@@ -255,7 +271,7 @@ def samples_of(given: Given, rules: Rules, logits: bool) -> Samples:
     notes = list(dict.fromkeys(given.source.notes))
     if "cluster" not in given.more:
         named = [*given.target.values(), *given.preds.values(), *given.more.values()]
-        notes += note_on_models(given.source, named, target)
+        notes += note_on_models(given.source, named, next(iter(given.target.values())), rows)
     if rules.no_answer != () and (given.labels or given.scored):
         raise ValueError("no_answer is for predicted classes; scores and labels always answer")
     if given.labels:

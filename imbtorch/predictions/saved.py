@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import Any, TypedDict, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, get_args, overload
 
 import torch
 from torch import Tensor
@@ -17,18 +16,25 @@ from typing_extensions import Unpack
 from imbtorch.choosing.comparisons import Comparison
 from imbtorch.choosing.gate import Gate, PairedModels, Verdict
 from imbtorch.columns import Missing, Rules
-from imbtorch.counting.arguments import Task, Thresholds, in_class_order, refuses_arguments_of_others
+from imbtorch.counting.arguments import (
+    Task,
+    Thresholds,
+    checked_threshold,
+    in_class_order,
+    refuses_arguments_of_others,
+)
 from imbtorch.counts import check_choice
 from imbtorch.deciding.adjustment_result import AdjustmentSettings, LogitAdjustmentResult, result_of_buckets
 from imbtorch.deciding.points import OperatingPoint
 from imbtorch.deciding.sweep_result import SweepResult
 from imbtorch.deciding.sweep_settings import Also, SweepSettings
+from imbtorch.intervals.intervals import check_level
 from imbtorch.measures.named import Measured
 from imbtorch.predictions.compare import Pairing, paired
 from imbtorch.predictions.label_bounds import Aim
 from imbtorch.predictions.labels import (
-    ORDER,
     UNFIT,
+    LabelledResult,
     LabelPlan,
     Of,
     Read,
@@ -40,9 +46,9 @@ from imbtorch.predictions.labels import (
 )
 from imbtorch.predictions.parts import Part, count_
 from imbtorch.predictions.report import check_order, counted, opened, reading
-from imbtorch.predictions.samples import Samples, from_arrays, from_source, samples_of
+from imbtorch.predictions.samples import Given, Samples, from_arrays, from_source, samples_of
 from imbtorch.predictions.scores import BinnedScores, sizes_of
-from imbtorch.predictions.sources import Source
+from imbtorch.predictions.sources import ORDER, Source, check_not_drawn
 from imbtorch.reports.result import ReportResult
 from imbtorch.suggestions import did_you_mean
 
@@ -140,6 +146,10 @@ class Predictions:
         check_choice("missing", given["missing"], ("raise", "drop", "class"))
         if given["weight"] is not None and given["frequency"] is not None:
             raise ValueError("weight and frequency exclude each other; multiply them into one weight")
+        if isinstance(given["positive"], str) and not given["positive"].strip():
+            raise ValueError(
+                f"positive is {given['positive']!r}, which names no class; name one, or leave positive out"
+            )
         self._source, self._target = source, target
         self._more = {name: each for name in ROLES if (each := given[name]) is not None}
         self._rules = Rules(
@@ -158,19 +168,19 @@ class Predictions:
                 raise ValueError(f"{path} changed since it was read; make new Predictions of it")
         return source
 
+    def _given(self, argument: str, predicted: Any, target: Any, more: Mapping[str, Any], drawn: bool = False) -> Given:
+        """Return the columns of some predictions by their roles; only a pool has labels that a plan drew."""
+        if self._source is None:
+            return from_arrays(argument, predicted, target, more)
+        source = self._open([target, predicted, *more.values(), *[ORDER] * drawn])
+        if not drawn:
+            check_not_drawn(source)
+        return from_source(source, argument, predicted, target, more)
+
     def _samples(self, argument: str, predicted: Any, logits: bool, roles: Sequence[str] = ROLES[1:]) -> Samples:
         """Read the columns of some predictions."""
         more = {name: each for name, each in self._more.items() if name in roles}
-        if self._source is None:
-            given = from_arrays(argument, predicted, self._target, more)
-        else:
-            source = self._open([self._target, predicted, *more.values()])
-            if ORDER in source.names:
-                raise ValueError(
-                    f"the source has a column {ORDER!r}: a plan drew these labels, and without it they are biased; "
-                    "pass unlabelled= the plan to report, or leave the column out"
-                )
-            given = from_source(source, argument, predicted, self._target, more)
+        given = self._given(argument, predicted, self._target, more)
         with reading(given.source):
             return samples_of(given, self._rules, logits)
 
@@ -184,19 +194,12 @@ class Predictions:
         prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
         intervals: bool | Sequence[str] = False,
-        unlabelled: LabelPlan | str | PathLike[str] | None = None,
-        unclear: Any = None,
-        of: Of = "pool",
-        pool: Mapping[Any, int] | None = None,
     ) -> ReportResult:
         """Report predicted classes or scores, as :class:`imbtorch.ImbalanceReport` reports those of a training.
 
         **Scores** add the area under the ROC curve (``auc``) and the average precision (``average_precision``), with
         several classes of each one against the rest and their mean: exact up to 5 million samples, then by a sweep's
         bins. Groups have those over all classes, up to 5 million samples.
-
-        **Pools** of two classes of which only some rows are labelled have exact intervals of all measures, if these
-        rows were drawn at random within each predicted class. Targets of the other rows are missing.
 
         Args:
             preds: predicted classes, of several labels a column each. Floating arrays are scores; columns never are.
@@ -208,11 +211,6 @@ class Predictions:
                 classes (by class if ``positive`` names the first of two); for labels the share of positives of each.
             measures: measures over all classes, as in :class:`imbtorch.ImbalanceReport`.
             intervals: True for the 95% intervals of all measures, or names of values; False by default.
-            unlabelled: plan of :meth:`label_plan` or its file; or ``"random"`` to trust that the labelled rows were
-                drawn at random within each predicted class.
-            unclear: value or list of values of labels of a pool that nobody can decide; bounds take either class.
-            of: ``"pool"``, or ``"population"`` for new rows of the same source.
-            pool: number of rows of the pool by predicted class, if the source holds labelled rows only, on trust.
 
         Returns:
             :class:`imbtorch.ReportResult`, as ``ImbalanceReport.result()``: print its ``table()``.
@@ -221,21 +219,10 @@ class Predictions:
         >>> data.report("pred")["balanced_accuracy"]
         tensor(0.7500)
         """
-        if (preds is None) == (scores is None):
-            raise TypeError("preds or scores must be given, one of them: predicted classes, or scores of classes")
-        argument, predicted = ("preds", preds) if scores is None else ("scores", scores)
-        if isinstance(threshold, OperatingPoint):
-            threshold = threshold.checked_for(logits)
-        if unlabelled is not None or pool is not None:
-            if prevalence is not None:
-                raise ValueError("labels of a pool give values at its own class shares; leave prevalence out")
-            plan = None if unlabelled == "random" else unlabelled
-            plan = open_plan(plan) if isinstance(plan, (str, PathLike)) else plan
-            read = self._pool(argument, predicted, logits, threshold, unclear, plan)
-            return result_of_pool(*pool_of(read, plan, pool), of, read.names, measures)
+        argument, predicted, at = _one_of(preds, scores, threshold, logits)
         samples = self._samples(argument, predicted, logits, ROLES)
         with reading(samples.given.source):
-            return counted(samples, threshold, prevalence, measures, intervals)
+            return counted(samples, samples.placed(at), prevalence, measures, intervals)
 
     def label_plan(
         self,
@@ -268,44 +255,88 @@ class Predictions:
         >>> len(plan.rows), sum(plan.predicted)
         (300, 100)
         """
-        if (preds is None) == (scores is None):
-            raise TypeError("preds or scores must be given, one of them")
-        argument, predicted = ("preds", preds) if scores is None else ("scores", scores)
-        if isinstance(threshold, OperatingPoint):
-            threshold = threshold.checked_for(logits)
-        read = self._pool(argument, predicted, logits, threshold, None, None, labelled=False)
-        return planned(read, labels, aim, seed, threshold)
+        argument, predicted, at = _one_of(preds, scores, threshold, logits)
+        read = self._pool(argument, predicted, None, at, logits)
+        return planned(read, labels, aim, seed, at)
+
+    def estimate(
+        self,
+        preds: Any = None,
+        *,
+        scores: Any = None,
+        threshold: float | OperatingPoint | None = None,
+        logits: bool = False,
+        plan: LabelPlan | str | PathLike[str] | Mapping[Any, int],
+        measures: Mapping[str, Measured] | Sequence[str] | None = None,
+        of: Of = "pool",
+        unclear: Any = None,
+        level: float = 0.95,
+    ) -> LabelledResult:
+        """Estimate the values of a pool of two classes from labels that a plan drew, with exact intervals.
+
+        Only some rows are labelled, at random within each predicted class; targets of the other rows are missing.
+
+        Args:
+            preds: predicted classes, as for :meth:`label_plan`, like all arguments up to ``logits``.
+            scores: scores of the positive class in place of predicted classes.
+            threshold: score strictly above which 1 is predicted, or an operating point.
+            logits: whether scores are logits.
+            plan: plan of :meth:`label_plan` or its file; or the number of rows of the pool by predicted class, on trust
+                that you drew the labelled rows at random within each.
+            measures: measures over both classes, as in :class:`imbtorch.ImbalanceReport`.
+            of: ``"pool"``, or ``"population"`` for new rows of the same source.
+            unclear: value or list of values of labels that nobody can decide; bounds take either class.
+            level: least coverage of the intervals, in (0, 1).
+
+        Returns:
+            :class:`imbtorch.ReportResult` of expected counts: print its ``table()``.
+
+        Raises:
+            ValueError: for labels that are not those of the plan, and as :meth:`report`.
+
+        >>> data = Predictions({"pred": [0] * 90 + [1] * 10, "label": [0] * 20 + [None] * 75 + [1] * 5}, target="label")
+        >>> data.estimate("pred", plan={0: 90, 1: 10})["precision"]
+        tensor(1.)
+        """
+        argument, predicted, at = _one_of(preds, scores, threshold, logits)
+        check_choice("of", of, get_args(Of))
+        check_level(level)
+        sizes = plan if isinstance(plan, Mapping) else None
+        opened = plan if isinstance(plan, (Mapping, LabelPlan)) else open_plan(plan)
+        drawn = opened if isinstance(opened, LabelPlan) else None
+        read = self._pool(argument, predicted, self._target, at, logits, unclear, drawn)
+        return result_of_pool(*pool_of(read, drawn, sizes, level), of, read.names, measures)
 
     def _pool(
         self,
         argument: str,
         predicted: Any,
-        logits: bool,
+        target: Any,
         threshold: Any,
-        unclear: Any,
-        plan: LabelPlan | None,
-        labelled: bool = True,
+        logits: bool,
+        unclear: Any = None,
+        plan: LabelPlan | None = None,
     ) -> Read:
-        """Read the rows of a pool."""
+        """Read the rows of a pool; before rows are labelled, it has no target."""
         wrong = [f"{name}=: {why}" for name, why in UNFIT.items() if name in self._more]
-        wrong += ["missing='drop': rows without a label are the pool"] * (self._rules.missing != "raise")
+        wrong += ["missing=: rows without a label are the pool"] * (self._rules.missing != "raise")
         wrong += ["ignore=: leaving rows out biases the values; pass unclear="] * (self._rules.ignore is not None)
         wrong += ["no_answer=: predict a class for each row"] * (self._rules.no_answer != ())
         if wrong:
             raise ValueError(f"labels of a pool take no {wrong[0]}")
-        if argument == "scores" and not isinstance(threshold, (int, float)):
-            raise ValueError("scores of a pool need threshold=, the one that was fixed before rows were drawn")
+        if argument == "preds" and (logits or threshold is not None):
+            raise ValueError(f"{'logits' if logits else 'threshold'} needs scores, but preds are classes; pass scores=")
+        if argument == "scores":
+            if threshold is None:
+                raise ValueError("scores of a pool need threshold=, the one that was fixed before rows were drawn")
+            checked_threshold("binary", threshold)
         if plan is not None and threshold != plan.threshold:
             raise ValueError(f"threshold must be that of the plan, {plan.threshold}, got {threshold}")
-        if self._source is None:
-            given = from_arrays(argument, predicted, self._target if labelled else predicted, {})
-        else:
-            source = self._open([self._target, predicted, ORDER])
-            given = from_source(source, argument, predicted, self._target if labelled else predicted, {})
+        given = self._given(argument, predicted, target, {}, drawn=True)
         if given.labels or self._rules.task not in (None, "binary"):
             raise ValueError("labels within predicted classes are of two classes, not of several labels")
         with reading(given.source):
-            return read_pool(given if labelled else replace(given, target={}), self._rules, threshold, unclear, plan)
+            return read_pool(given, self._rules, threshold, logits, unclear, plan)
 
     def thresholds(
         self,
@@ -507,6 +538,14 @@ def paired_models(data: Predictions, how: Pairing, measure: str) -> PairedModels
         other = other._open([target, how.new], source)
     roles = {"target": data._target, "old": how.old, "new": how.new, "cluster": data._more.get("cluster")}
     return paired(source, other, roles, target, data._rules, measure, how)
+
+
+def _one_of(preds: Any, scores: Any, threshold: Any, logits: bool) -> tuple[str, Any, Any]:
+    """Return the name and the value of the argument of predictions, and the threshold of a point."""
+    if (preds is None) == (scores is None):
+        raise TypeError("preds or scores must be given, one of them: predicted classes, or scores of classes")
+    threshold = threshold.checked_for(logits) if isinstance(threshold, OperatingPoint) else threshold
+    return ("preds", preds, threshold) if scores is None else ("scores", scores, threshold)
 
 
 def _by_name(given: Mapping[Any, float]) -> dict[str, float]:

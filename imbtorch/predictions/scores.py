@@ -10,9 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imbtorch.columns import Array
+from imbtorch.columns import Array, Missing
 from imbtorch.counting.arguments import Task
-from imbtorch.counting.logits import PROBABILITIES, SUMS, against_the_rest, like_probabilities, of_class_one, sum_to_one
+from imbtorch.counting.logits import (
+    PROBABILITIES,
+    SUMS,
+    against_the_rest,
+    like_probabilities,
+    logit_threshold,
+    of_class_one,
+    sum_to_one,
+)
 from imbtorch.counting.tasks import UNEVEN
 from imbtorch.counts import rescaled_rows
 from imbtorch.deciding.curves import AREAS, histogram_of_ranks
@@ -32,28 +40,50 @@ ONE_POINT = "all scores are 0 or 1, so curves have a single point; pass probabil
 OUTSIDE = "sigmoids or percentages? logits=True only for logits"
 
 
-def check_scores(scores: Array, names: Sequence[str], called: str, logits: bool, whole: bool, start: int) -> Array:
-    """Check scores ``[n]`` or ``[n, K]`` without NaN; return them, rounded probabilities divided by their sums.
+def checked_scores(
+    scores: Array,
+    keep: Array,
+    called: str,
+    start: int,
+    *,
+    names: Sequence[str] = (),
+    missing: Missing = "raise",
+    logits: bool = False,
+    whole: bool = False,
+) -> tuple[Array, Array]:
+    """Check scores ``[n]`` or ``[n, K]`` of the samples to keep, those of all doors.
 
     Args:
         scores: scores of some samples.
-        names: names of the columns.
+        keep: bools ``[n]`` of the samples that nothing else leaves out.
         called: name of the argument in errors.
-        logits: whether scores are logits.
-        whole: whether the probabilities of a sample must sum to 1.
         start: number of samples before these.
+        names: names of the columns.
+        missing: ``"drop"`` to leave out samples with NaN.
+        logits: whether scores may be any number.
+        whole: whether the probabilities of a sample must sum to 1.
+
+    Returns:
+        Scores, rounded probabilities divided by their sums, and bools of the samples to keep that have some.
 
     Raises:
-        ValueError: unless scores are probabilities or ``logits``.
+        ValueError: for NaN, and unless scores are probabilities or ``logits``.
     """
+    of_rows = keep if scores.ndim == 1 else keep[:, None]
 
     def where(wrong: Array) -> str:
         row, *column = map(int, np.argwhere(wrong)[0])
         return f"in row {start + row}" + (f", column {names[column[0]]!r}" if column else "")
 
+    lacking = np.isnan(scores)
+    if missing != "drop" and (lacking & of_rows).any():
+        remedy = "leave these rows out, as missing='drop' does"
+        number = int((lacking & of_rows).sum())
+        raise ValueError(f"{called} hold NaN {where(lacking & of_rows)} ({number} values); {remedy}")
+    keep = keep & ~(lacking if scores.ndim == 1 else lacking.any(1))
     if logits:
-        return scores
-    outside = (scores < 0) | (scores > 1)
+        return scores, keep
+    outside = ((scores < 0) | (scores > 1)) & (keep if scores.ndim == 1 else keep[:, None])
     if outside.any():
         value = float(scores[tuple(np.argwhere(outside)[0])])
         raise ValueError(
@@ -61,22 +91,28 @@ def check_scores(scores: Array, names: Sequence[str], called: str, logits: bool,
             f"percentages must be divided by 100; pass logits=True only for logits"
         )
     if not whole or scores.ndim == 1:
-        return scores
+        return scores, keep
     sums = scores.sum(-1, dtype=np.float64)
-    away = np.flatnonzero(np.abs(sums - 1) > 1e-6)
+    away = np.flatnonzero(keep & (np.abs(sums - 1) > 1e-6))
     rounded = away[_are_rounded(scores[away], sums[away])] if len(away) else away
     if len(rounded):
         scores = scores.astype(np.float64)
         scores[rounded] = (scores[rounded] / sums[rounded, None]).round(12)  # equal quotients tie
         sums[rounded] = 1.0
-    uneven = np.abs(sums - 1) > UNEVEN
+    uneven = keep & (np.abs(sums - 1) > UNEVEN)
     if uneven.any():
         row = int(uneven.argmax())
         raise ValueError(
             f"{called} must sum to 1 over the classes, got {sums[row]:g} in row {start + row} ({int(uneven.sum())} "
             f"rows); these are not probabilities over classes: {OUTSIDE}"
         )
-    return scores
+    return scores, keep
+
+
+def are_above(scores: Array, threshold: float, logits: bool = False) -> Array:
+    """Return which scores lie above a threshold, a probability: of logits, above its logit."""
+    above: Array = scores > (logit_threshold(threshold) if logits else threshold)
+    return above
 
 
 def _are_rounded(scores: Array, sums: Array) -> Array:

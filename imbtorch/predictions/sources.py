@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property, partial
 from itertools import chain, count, product
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from torch import Tensor, bfloat16
 
 from imbtorch.columns import EXACT, WHOLE, Array, Column, read_cell
@@ -20,10 +22,14 @@ from imbtorch.suggestions import did_you_mean, first_names
 
 Batch: TypeAlias = tuple[dict[str, Column], dict[str, Array]]
 ROWS, SUM, LEAST, FILLED = "imbtorch_rows", "imbtorch_sum", "imbtorch_least", "imbtorch_filled"  # names of aggregates
+THOUSANDS = r"[+-]?[1-9][0-9]{{0,2}}([{}][0-9]{{3}})+"  # numbers that may have these thousands separators
 NARROW = 1_000_000  # span of integers up to which a table finds them
 MOST_GROUPS = 10_000_000  # rows of a group_by from which a column is no column of classes
 BATCH = 500_000  # rows of a batch
-LEAST_IDS, MOST_ROWS = 10, 1_000_000  # ids and rows of a frame in which models may stand one below the other
+MOST_UNNAMED, MOST_ROWS = 8, 1_000_000  # columns and rows of a source in which models may stand one below the other
+ORDER = "label_order"  # column of the place of each row that a plan drew, from 1
+SHARED = {("weight", "group"), ("weight", "cluster"), ("frequency", "group"), ("frequency", "cluster")}
+SHARED |= {("group", "cluster"), ("id", "cluster"), ("target", "group")}  # roles that one column may have together
 
 
 @dataclass
@@ -59,6 +65,18 @@ class Source:
         """Return the categories of each part of a column whose type orders them."""
         return []
 
+    def type_of(self, name: str) -> str:
+        """Return the name of the type of a column, where it has one."""
+        return ""
+
+    def different(self, name: str) -> int:
+        """Return the number of different values of a column that nobody named, which may hold anything."""
+        return len(self.counted([name])[0][name].levels)
+
+    def first_wrong(self, name: str) -> str:
+        """Return a text on the first value of a column of weights that is none, where rows can be found."""
+        return ""
+
 
 @dataclass
 class Arrays(Source):
@@ -68,17 +86,23 @@ class Arrays(Source):
     _arrays: dict[str, Array] = field(default_factory=dict)  # columns that were converted
     _read: dict[str, Column] = field(default_factory=dict)  # columns that were read
     ordered: dict[str, list[list[Any]]] = field(default_factory=dict)  # orders of categories that lists do not tell
+    twice: Sequence[str] = ()  # names that further columns of a frame have
 
     @property
     def names(self) -> list[str]:
         """Names of all columns."""
-        return list(self.columns)
+        return [*self.columns, *self.twice]
 
     def array(self, name: str) -> Array:
         """Return a column as an array; it is converted once."""
         if name not in self._arrays:
             self._arrays[name] = as_array(self.call(name), self.columns[name])
         return self._arrays[name]
+
+    def type_of(self, name: str) -> str:
+        """Return the name of the type of a column, where it has one."""
+        given = self.columns[name]
+        return str(getattr(given, "dtype", getattr(given, "type", "")))
 
     def _column(self, name: str) -> Column:
         if name not in self._read:
@@ -119,23 +143,18 @@ class Arrays(Source):
         return found.shape[1] if found.ndim == 2 else None
 
 
-def note_on_models(source: Source, named: Sequence[str], target: Column) -> list[str]:
+def note_on_models(source: Source, named: Sequence[str], target: str, size: int) -> list[str]:
     """Return a note on models one below the other: a column whose values each stand once beside each id."""
-    size, columns = len(target.codes), dict[str, Column]()
-    if not isinstance(source, Arrays) or size > MOST_ROWS:
-        return []
-    for name in (each for each in source.names if each not in named):
-        with suppress(TypeError, ValueError):  # columns that nobody named may hold anything
-            values = as_array(name, source.columns[name])
-            if values.dtype.kind in "iuUO":
-                column = column_of(name, values, [])
-                columns |= {name: column} if len(column.codes) == size and size % len(column.levels) == 0 else {}
-    for (name, models), (other, ids) in product(columns.items(), repeat=2):
-        number, first = len(models.levels), np.zeros(len(ids.levels), dtype=np.int64)
-        if 1 < number < len(ids.levels) == size // number >= LEAST_IDS:
-            first[ids.codes] = target.codes
-            pairs = np.unique(ids.codes * number + models.codes)
-            if len(pairs) == size and (first[ids.codes] == target.codes).all():
+    numbers = dict[str, int]()
+    for name in [each for each in source.names if each not in named][: MOST_UNNAMED if size <= MOST_ROWS else 0]:
+        with suppress(Exception):  # columns that nobody named may hold anything
+            numbers |= {name: number} if 1 < (number := source.different(name)) < size and not size % number else {}
+    for (name, number), (other, ids) in product(numbers.items(), repeat=2):
+        if number < ids == size // number:
+            columns, first = source.counted([name, other, target])[0], np.zeros(ids, dtype=np.int64)
+            models, of_id, codes = (columns[each].codes for each in (name, other, target))
+            first[of_id] = codes
+            if len(np.unique(of_id * number + models)) == size == len(codes) and (first[of_id] == codes).all():
                 held = f"each value of {other!r} stands {number} times, once beside each of {name!r}; if {name!r} names"
                 return [f"{held} models, report each alone or pass group={name!r}; else pass cluster={other!r}"]
     return []
@@ -165,12 +184,22 @@ class Engine(Source):
         kind = self._types[name]
         return [list(kind.categories)] if type(kind).__name__ == "Enum" else []
 
+    def type_of(self, name: str) -> str:
+        """Return the name of the type of a column."""
+        return str(self._types[name])
+
+    def different(self, name: str) -> int:
+        """Return the number of different values of a column, as the engine counts them."""
+        return int(self.frame.select(self._column(name).n_unique()).collect()[0, 0])
+
     def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
         """Group on the engine."""
         nw = importlib.import_module("narwhals")
         wanted, place = [nw.len().alias(ROWS)], places([*keys, *([] if sums is None else [sums])])
         if sums is not None:
-            column = nw.col(place[sums])
+            column = nw.col(place[sums]).cast(nw.Float64)  # sums of narrow numbers wrap
+            if self.called.get(sums) == "frequency":
+                column = nw.when(column % 1 == 0).then(column)
             wanted += [column.sum().alias(SUM), column.min().alias(LEAST), column.count().alias(FILLED)]
         selected = self.frame.select(*(self._column(name).alias(alias) for name, alias in place.items()))
         grouped = selected.group_by(*(place[name] for name in dict.fromkeys(keys))).agg(*wanted).head(MOST_GROUPS + 1)
@@ -225,8 +254,9 @@ def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str
         return columns, {}
     least, filled, totals = (np.array(listed(name), dtype=np.float64) for name in (LEAST, FILLED, SUM))
     if not (filled == times).all() or not (least >= 0).all() or not np.isfinite(totals).all():
-        remedy = "leave rows without one out of the source; decimal=',' reads decimal commas of files"
-        raise ValueError(f"{source.call(sums)} must be a finite number of 0 or more in every row; {remedy}")
+        kind = "whole" if source.called.get(sums) == "frequency" else "finite"
+        wrong = source.first_wrong(sums) or "; leave rows without one out of the source"
+        raise ValueError(f"{source.call(sums)} must be a {kind} number of 0 or more in every row{wrong}")
     if totals.sum() >= EXACT and source.called.get(sums) == "frequency":
         raise ValueError(f"frequency sums to 2**53 or more, {uncounted}")
     return columns, {sums: totals}
@@ -237,6 +267,8 @@ def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str
 
 def id_of(value: Any) -> int | str | None:
     """Return an id or a name: a whole number, a text (the same number only if written plainly), None if missing."""
+    if isinstance(value, date) or type(value).__name__ in ("Period", "UUID"):  # also of datetime
+        return None if type(value).__name__ == "NaTType" else str(value)
     cell = read_cell(value)
     plain = not isinstance(value, str) or value == str(cell.value)
     if cell.kind == "whole" and plain and WHOLE.min <= cell.value <= WHOLE.max:
@@ -255,8 +287,13 @@ def as_array(name: str, given: Any) -> Array:
     if listed and len(given) and isinstance(given[0], str):
         return np.array(given, dtype=object)  # NumPy would turn numbers among strings into strings
     try:
-        arrow: Any = {"zero_copy_only": False} if type(given).__module__.startswith("pyarrow") else {}
-        found: Array = given.to_numpy(**arrow) if hasattr(given, "to_numpy") else np.asarray(given)
+        options: Any = {}
+        if type(given).__module__.startswith("pyarrow"):
+            options = {"zero_copy_only": False}
+            given = given.cast(given.type.value_type) if hasattr(given.type, "index_type") else given  # keeps null
+        elif (narrow := narrow_float(str(getattr(given, "dtype", "")))) and hasattr(given, "isna"):  # of pandas
+            options = {"dtype": narrow, "na_value": np.nan}
+        found: Array = given.to_numpy(**options) if hasattr(given, "to_numpy") else np.asarray(given)
     except ValueError as error:
         raise ValueError(f"{name} must be one column, or rows of equal length: {error}") from error
     if found.ndim == 0:
@@ -271,11 +308,33 @@ def as_array(name: str, given: Any) -> Array:
 
 def _of_objects(name: str, given: Array) -> Array:
     """Convert lists to rows, and objects that are floats to floats."""
+    if given.dtype.kind == "M":  # dates as other sources hold them, not numbers of nanoseconds
+        return given.astype("datetime64[us]").astype(object)
     if given.dtype != object or given.ndim != 1 or not len(given):
         return given
     if isinstance(given[0], (list, tuple, np.ndarray)):
         return as_array(name, given.tolist())
     return given.astype(float) if type(given[0]) is float and set(map(type, given)) == {float} else given
+
+
+def narrow_float(kind: str) -> str:
+    """Return which floating numbers of 16 or 32 bits a type of any package holds; "" for other types."""
+    found = re.search(r"bfloat16|half|float16|float32|\bfloat\b", kind.lower())
+    return {"half": "float16", "float": "float32"}.get(found[0], found[0]) if found else ""
+
+
+def placed(threshold: Any, kinds: Sequence[str]) -> Any:
+    """Return a threshold as a number of the type that the scores had, as ``scores > threshold`` takes it everywhere.
+
+    Scores of 32 and 64 bits keep their type, which then does so itself.
+    """
+    found, several = list(map(narrow_float, kinds)), np.ndim(threshold) > 0
+    given = list(threshold) if several else [threshold] * len(found)
+    if {*found} <= {"float32"} or {*found} <= {""} or len(given) != len(found):
+        return threshold
+    exact = [torch.tensor(float(each), dtype=torch.float64) for each in given]
+    rounded = [float(each.to(getattr(torch, kind or "float64"))) for each, kind in zip(exact, found, strict=True)]
+    return rounded if several or len({*rounded}) > 1 else rounded[0]
 
 
 def floats(called: str, given: Array, start: int) -> Array:
@@ -296,7 +355,8 @@ def floats(called: str, given: Array, start: int) -> Array:
         except (TypeError, ValueError):  # noqa: PERF203
             text = each if isinstance(each, str) else ""
             remedy = "; percentages: divide by 100" if text.endswith("%") else ""
-            remedy = "; decimal=',' reads decimal commas" if re.fullmatch(r"[+-]?\d*,\d+", text) else remedy
+            commas = re.fullmatch(r"[+-]?\d*,\d+", text) and not re.fullmatch(THOUSANDS.format(".,"), text)
+            remedy = "; decimal=',' reads decimal commas" if commas else remedy
             raise TypeError(
                 f"{called} must hold numbers, got {each!r} in row {start + place[0]}, which is no number{remedy}"
             ) from None
@@ -341,6 +401,7 @@ def chosen(source: Source, argument: str, given: Any, but: Sequence[str] = ()) -
     """
     if isinstance(given, (list, tuple)) and len(given) == 1:
         given = given[0]
+    given = str(given) if type(given) is int else given
     if isinstance(given, Mapping):
         return {str(label): _known(source, argument, name) for label, name in given.items()}
     if isinstance(given, (list, tuple)):
@@ -369,8 +430,28 @@ def single(source: Source, argument: str, given: Any) -> str:
     return found[""]
 
 
+def check_roles(roles: Iterable[tuple[str, str]]) -> None:
+    """Raise for one column in two roles that exclude each other, of pairs of a role and a column."""
+    seen: dict[str, list[str]] = {}
+    for role, column in roles:
+        for other in seen.setdefault(column, []):
+            if not {(role, other), (other, role)} & SHARED:
+                raise ValueError(f"{other} and {role} are one column, {column!r}; name another column for one of them")
+        seen[column].append(role)
+
+
+def check_not_drawn(source: Source) -> None:
+    """Raise for labels that a plan drew, which only :meth:`Predictions.estimate` takes."""
+    if ORDER in source.names:
+        raise ValueError(
+            f"the source has a column {ORDER!r}: a plan drew these labels, and without it they are biased; estimate "
+            "takes them by plan=, or leave the column out"
+        )
+
+
 def _known(source: Source, argument: str, name: Any) -> str:
     """Return the name of one column; raise if there is none, or several."""
+    name = str(name) if type(name) is int else name  # frames may name columns by integers
     times = source.names.count(name)
     if times > 1:
         raise ValueError(f"there are several columns {name!r}; rename them{source.unknown}")

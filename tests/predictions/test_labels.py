@@ -87,7 +87,7 @@ def test_scores_are_planned_at_their_threshold(plan):
 def test_values_and_intervals_are_those_of_the_counted_labels(plan, number, of, tmp_path):
     """A prefix of the order will do; scikit-learn has the plug-in values, with a weight for each labelled row."""
     labels = labelled(plan, number)
-    result = data_of(plan, number).report("pred", unlabelled=plan, of=of, measures=MEASURES)
+    result = data_of(plan, number).estimate("pred", plan=plan, of=of, measures=MEASURES)
     known = np.flatnonzero(np.not_equal(labels, None))
     share = [(each == PREDS).sum() / (PREDS[known] == each).sum() for each in (0, 1)]
     weight = np.where(PREDS[known] == 1, share[1], share[0])
@@ -129,14 +129,14 @@ def test_the_intervals_hold_the_value_of_the_pool():
 
 
 def test_the_table_says_what_was_labelled_and_what_may_be_missed(plan):
-    result = data_of(plan).report("pred", unlabelled=plan)
+    result = data_of(plan).estimate("pred", plan=plan)
     pool = expected_pool(labelled(plan))
     rows = result.table()["predicted"]
     assert rows["1"] == {"pool": int(PREDS.sum()), "labelled": 100, "1 among labels": int(pool.positive.positives)}
     assert rows["0"]["labelled"] == 200
     assert result.table().notes[0].startswith("of the pool (exact: holds in 95% or more of all labellings")
     none = Predictions({"pred": [0] * 5000 + [1] * 50, "label": [0] * 100 + [None] * 4900 + [1] * 50}, target="label")
-    noted = none.report("pred", unlabelled="random").table().notes
+    noted = none.estimate("pred", plan={0: 5000, 1: 50}).table().notes
     most = next(k for k in range(5000, 0, -1) if scipy.stats.hypergeom.cdf(0, 5000, k, 100) > 0.0125)
     assert f"no missed positive among 100 labels; up to {most} of 5,000 may be" in noted
     assert any(note.startswith("on trust: drawn at random within the classes") for note in noted)
@@ -148,13 +148,13 @@ def test_unclear_labels_are_taken_as_either_class(plan):
     labels = labels.astype(object)
     labels[rows] = "?"
     data = Predictions({"pred": PREDS, "label": labels}, target="label")
-    found = data.report("pred", unlabelled=plan, unclear="?", measures=["f1", "recall"])
+    found = data.estimate("pred", plan=plan, unclear="?", measures=["f1", "recall"])
     ends = []
     for choice in itertools.product((0, 1), repeat=4):
         decided = labels.copy()
         decided[rows] = choice
-        ends.append(Predictions({"pred": PREDS, "label": decided}, target="label").report(
-            "pred", unlabelled=plan, measures=["f1", "recall"]
+        ends.append(Predictions({"pred": PREDS, "label": decided}, target="label").estimate(
+            "pred", plan=plan, measures=["f1", "recall"]
         ))  # fmt: skip
     for name in ("f1", "recall"):
         lows, highs = ([float(each[f"{name}_{end}"]) for each in ends] for end in ("low", "high"))
@@ -167,12 +167,12 @@ def test_labelled_rows_alone_need_the_numbers_of_the_pool(plan):
     known = np.flatnonzero(np.not_equal(labelled(plan), None))
     columns = {"pred": NAMES[PREDS[known]], "label": NAMES[TRUTH[known]]}
     data = Predictions(columns, target="label", positive="fraud")
-    found = data.report("pred", pool={"fraud": plan.pool[1], "ok": plan.pool[0]})
-    whole = data_of(plan).report("pred", unlabelled=plan)
+    found = data.estimate("pred", plan={"fraud": plan.pool[1], "ok": plan.pool[0]})
+    whole = data_of(plan).estimate("pred", plan=plan)
     for name in ("f1", "f1_low", "mcc_high"):
         assert found[name] == whole[name]
-    with pytest.raises(ValueError, match="pool must hold the number of rows predicted as 'ok' and 'fraud'"):
-        data.report("pred", pool={"fraud": 10})
+    with pytest.raises(ValueError, match="plan must hold the number of rows predicted as 'ok' and 'fraud'"):
+        data.estimate("pred", plan={"fraud": 10})
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -189,15 +189,15 @@ def test_labelled_rows_alone_need_the_numbers_of_the_pool(plan):
         ({"missing": "drop"}, {}, "rows without a label are the pool"),
         ({"no_answer": None}, {}, "no no_answer="),
         ({"task": "multilabel"}, {}, "are of two classes"),
-        ({}, {"prevalence": [0.9, 0.1]}, "leave prevalence out"),
+        ({}, {"level": 1.0}, "level must lie in"),
         ({}, {"measures": ["optimized_precision"]}, "has no exact interval from labels drawn within"),
         ({}, {"of": "sample"}, "of must be"),
-        ({}, {"unlabelled": "nowhere.json"}, "nowhere.json"),
+        ({}, {"plan": "nowhere.json"}, "nowhere.json"),
     ],
 )
 def test_what_does_not_fit_is_refused(plan, more, arguments, text):
     with pytest.raises((ValueError, OSError), match=text):
-        data_of(plan, **more).report("pred", **{"unlabelled": plan, **arguments})
+        data_of(plan, **more).estimate("pred", **{"plan": plan, **arguments})
 
 
 def test_labels_that_are_not_those_of_the_plan_are_errors(plan):
@@ -206,7 +206,7 @@ def test_labels_that_are_not_those_of_the_plan_are_errors(plan):
     order[list(plan.rows)] = range(1, 301)
 
     def report(**changed):
-        return Predictions({**columns, "label_order": order, **changed}, target="label").report("pred", unlabelled=plan)
+        return Predictions({**columns, "label_order": order, **changed}, target="label").estimate("pred", plan=plan)
 
     assert float(report()["f1"]) > 0
     turn = np.random.default_rng(0).permutation(SIZE)
@@ -236,13 +236,13 @@ def test_labels_that_are_not_those_of_the_plan_are_errors(plan):
 @pytest.mark.parametrize("preds", [["a", "b", "c", "a"], ["a", "a", "a", "a"], [0, 1, 2, 0]])
 def test_other_numbers_of_classes_are_errors(preds):
     columns = {"pred": preds, "label": [preds[0], None, None, None]}
-    with pytest.raises(ValueError, match=r"of two classes|no row is predicted|name it by positive="):
-        Predictions(columns, target="label").report("pred", unlabelled="random")
+    with pytest.raises(ValueError, match=r"of two classes|holds one class only|name it by positive="):
+        Predictions(columns, target="label").estimate("pred", plan={preds[0]: 9, preds[1]: 9})
 
 
 def test_pools_are_neither_added_nor_swept_nor_drawn(plan, tmp_path):
     data = data_of(plan)
-    result = data.report("pred", unlabelled=plan)
+    result = data.estimate("pred", plan=plan)
     for name in ("a", "b"):
         result.to_json(tmp_path / f"{name}.json")
     with pytest.raises(ValueError, match="holds labels of a pool"):
@@ -260,8 +260,8 @@ def test_pools_are_neither_added_nor_swept_nor_drawn(plan, tmp_path):
 def test_damaged_files_are_told(plan, tmp_path):
     path = tmp_path / "plan.json"
     plan.save(path)
-    again = data_of(plan).report("pred", unlabelled=path)
-    assert again["f1"] == data_of(plan).report("pred", unlabelled=plan)["f1"]
+    again = data_of(plan).estimate("pred", plan=path)
+    assert again["f1"] == data_of(plan).estimate("pred", plan=plan)["f1"]
     again.to_json(tmp_path / "pool.json")
     rows, sizes = list(plan.rows), [*plan.pool]
     changes = [(path, {"pool": [1]}), (path, {"rows": "1"}), (tmp_path / "pool.json", {"pool": {"of": "x"}})]
@@ -273,7 +273,7 @@ def test_damaged_files_are_told(plan, tmp_path):
         data = json.loads(file.read_text(encoding="utf-8")) | change
         file.write_text(json.dumps(data | {"sha256": digest_of(data)}), encoding="utf-8")
         with pytest.raises(ValueError, match="is not complete or was changed"):
-            imbtorch.open_result(file) if file != path else data_of(plan).report("pred", unlabelled=path)
+            imbtorch.open_result(file) if file != path else data_of(plan).estimate("pred", plan=path)
 
 
 # --- command line -----------------------------------------------------------------------------------------------------
@@ -312,11 +312,14 @@ def test_the_command_writes_all_rows_and_reports_what_was_filled_in(scored, tmp_
     assert run(*command[1:]) == 0
     shown = capsys.readouterr().out
     known = Predictions({"pred": PREDS}, target="label").label_plan("pred", labels=300)
-    by_hand = data_of(known).report("pred", unlabelled=known)
+    by_hand = data_of(known).estimate("pred", plan=known)
     assert "f1" in shown
     assert str(by_hand.table()["measure"]["f1"]["all"])[:3] in shown
     assert run("report", out, "--target", "label", *named, "--missing", "drop") == 2
-    assert "a plan drew these labels, and without it they are biased; pass --unlabelled" in capsys.readouterr().err
+    assert (
+        "a plan drew these labels, and without it they are biased; estimate takes them by --plan"
+        in capsys.readouterr().err
+    )
     assert run(*words[:1], out, *words[2:]) == 2
     assert "which is read" in capsys.readouterr().err
     other = tmp_path / "other.csv"

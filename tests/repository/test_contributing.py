@@ -1,4 +1,4 @@
-"""A measure is added in the five edits that CONTRIBUTING.md describes, from formula to row of the catalogue; in a copy."""
+"""A measure is added in five edits, as CONTRIBUTING.md describes: formula, class, names, oracle and row; in a copy."""
 
 import ast
 import os
