@@ -14,6 +14,7 @@ from imbtorch.deciding.adjustments import maximised
 from imbtorch.deciding.curves import by_labels, cells_at, unresolved
 from imbtorch.deciding.thresholds import InfeasibleError, worst_value
 from imbtorch.reports.groups import few_samples_text
+from imbtorch.reports.problems import describe_unseen
 from imbtorch.reports.rows import Finder
 
 if TYPE_CHECKING:
@@ -27,6 +28,13 @@ ALIKE = 0.1  # total variation between both, each sorted, below which it is
 
 
 # --- thresholds ------------------------------------------------------------------------------------------------------
+
+
+def _unseen(result: SweepResult) -> str:
+    settings, actual = result._settings, result._histogram.sum(-1)
+    several = settings.counting.task == "multiclass"
+    names = ("0", "1") if settings.counting.task == "binary" else settings.class_names
+    return describe_unseen(settings.counting, names, actual[:, 1] if several else actual, settings.prevalence)
 
 
 def _like_probabilities(result: SweepResult) -> str:
@@ -153,6 +161,7 @@ def _few_samples(result: SweepResult) -> str:
 
 
 OF_THRESHOLDS: tuple[Finder, ...] = (
+    (("unseen",), _unseen),
     (("probabilities",), _like_probabilities),
     (("crowded",), _beyond_the_ends),
     (("crowded",), _in_mixed_bins),
@@ -164,6 +173,11 @@ OF_THRESHOLDS: tuple[Finder, ...] = (
 
 
 # --- logit adjustments -----------------------------------------------------------------------------------------------
+
+
+def _unseen_classes(result: LogitAdjustmentResult) -> str:
+    settings, actual = result._settings, result._buckets.actual.sum((0, 1))
+    return describe_unseen(settings.counting, settings.class_names, actual, None)
 
 
 def _another_order(result: LogitAdjustmentResult) -> str:
@@ -209,6 +223,7 @@ def _at_an_end(result: LogitAdjustmentResult) -> str:
 
 
 OF_ADJUSTMENTS: tuple[Finder, ...] = (
+    (("unseen",), _unseen_classes),
     (("order",), _another_order),
     (("infeasible",), _without_tau),
     (("end",), _at_an_end),

@@ -57,13 +57,17 @@ def unseen_text(counting: Counting, names: Sequence[str], *, at_prevalence: bool
     return f"{len(names)} of {counting.size} {what}: {first_names(names)}; {then}"
 
 
+def describe_unseen(counting: Counting, names: Sequence[str], actual: Tensor, prevalence: Tensor | None) -> str:
+    """Describe the classes or labels without targets; return "" if there are none, or no targets at all."""
+    unseen = unseen_classes(counting, actual, prevalence).tolist()
+    some = [name for name, yes in zip(names, unseen, strict=True) if yes]
+    found = bool(some) and bool(actual.any())
+    return unseen_text(counting, some, at_prevalence=prevalence is not None) if found else ""
+
+
 def _unseen(result: ReportResult) -> str:
     readings, at = result._settings, result._at
-    actual = targets(at.counts)
-    unseen = unseen_classes(readings.counting, actual, at.prevalence)
-    names = [name for name, yes in zip(readings.class_names, unseen.tolist(), strict=True) if yes]
-    found = bool(names) and bool(actual.any())
-    return unseen_text(readings.counting, names, at_prevalence=at.prevalence is not None) if found else ""
+    return describe_unseen(readings.counting, readings.class_names, targets(at.counts), at.prevalence)
 
 
 def _of_groups(kind: str, result: ReportResult) -> str:
