@@ -1259,7 +1259,7 @@ def kept_promises(
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of thresholds that flag nobody or everybody
-                point = sweep.best(floors, alerts=alerts, costs=costs, sure=sure)
+                point = sweep.best(at_least=floors, alerts=alerts, costs=costs, sure=sure)
         except ValueError:  # no threshold keeps the limits, or none can be promised
             continue
         cut = float(torch.tensor(point.threshold, dtype=torch.float64).logit())

@@ -56,7 +56,7 @@ class Cell(NamedTuple):
         points = centres[target] + torch.randn(POPULATION, DIMENSIONS, generator=generator)
         known = 0.0 if self.balanced else (shares / shares.sum()).log()
         logits = self.confidence * (known - torch.cdist(points, centres) ** 2 / 2)
-        return torch.stack([LogitAdjustment(shares, tau)(logits).argmax(1) for tau in TAUS]), target
+        return torch.stack([LogitAdjustment(shares, tau, logits=True)(logits).argmax(1) for tau in TAUS]), target
 
 
 CELLS = [(Cell(*case),) for case in product((3, 10, 56), (300, 1000), (1.0, 2.0))]

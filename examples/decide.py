@@ -77,7 +77,7 @@ def main() -> None:
         print(f"test, {len(test[1])} samples")
         for name, module in (
             ("plain", net),
-            ("tau = 1", nn.Sequential(net, imbtorch.LogitAdjustment(counts))),
+            ("tau = 1", nn.Sequential(net, imbtorch.LogitAdjustment(counts, logits=True))),
             (f"tau = {float(sweep.rule.tau):g}", deployed),
         ):
             report = imbtorch.ImbalanceReport("multiclass", 10, measures=["balanced_accuracy", "accuracy", "f1", "iam"])

@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from imbtorch.compat import warn_caller
 from imbtorch.reports.texts import checked_names
 from imbtorch.suggestions import did_you_mean, first_names
 
@@ -393,7 +392,7 @@ def _finish(classes: Classes, present: list[Any], target: Column) -> None:
         remedy = "positive= names the positive class, one of two" if rules.task == "binary" else "a label is a column"
         raise ValueError(f"task={rules.task!r} does not fit one column of the classes {first_names(names)}; {remedy}")
     if classes.kind == "strings":
-        _check_texts(names, rules.columns == len(names) and not classes.ordered)
+        classes.notes += _check_texts(names, rules.columns == len(names) and not classes.ordered)
     step = -1 if classes.swapped else 1
     classes.names, classes.index = tuple(names[::step]), {each: at for at, each in enumerate(order[::step])}
 
@@ -413,8 +412,8 @@ def _order(classes: Classes, present: list[Any]) -> tuple[list[Any], list[str]]:
     return present, list(map(str, present))
 
 
-def _check_texts(names: Sequence[str], by_place: bool) -> None:
-    """Raise if columns have no names and no natural order; warn of texts that differ only in how they are written."""
+def _check_texts(names: Sequence[str], by_place: bool) -> list[str]:
+    """Raise if columns have no names and no natural order; note texts that differ only in how they are written."""
     parts = {}
     for name in names:  # digits by value: int takes no more than some thousands
         texts = [part.lstrip("0") if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
@@ -424,12 +423,13 @@ def _check_texts(names: Sequence[str], by_place: bool) -> None:
         text = f"the columns of scores have no names, and the classes sort as {first_names(names)}, not as "
         remedy = "name the columns (a frame or mapping), or the classes by class_names=[...]"
         raise ValueError(f"{text}{first_names(natural)}; {remedy}")
-    forms: dict[Any, str] = {}
+    forms, notes = dict[Any, str](), list[str]()
     for name in names:
         cell = read_cell(name)
         alike = forms.setdefault(cell.value if cell.kind == "whole" else name.strip().casefold(), name)
         if alike != name:
-            warn_caller(f"the classes {alike!r} and {name!r} differ only in how they are written, and count apart")
+            notes.append(f"classes {alike!r} and {name!r} differ only in how they are written, and count apart")
+    return notes
 
 
 def _of_names(classes: Classes, names: list[str], present: Sequence[Any]) -> list[Any]:

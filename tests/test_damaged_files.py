@@ -226,7 +226,8 @@ def modules():
 
     yield imbtorch.Threshold(0.3), imbtorch.Threshold(0.5)
     yield imbtorch.Threshold([0.3, 0.6]), imbtorch.Threshold([0.5, 0.5])
-    yield tuple(torch.nn.Sequential(torch.nn.Linear(2, 3), imbtorch.LogitAdjustment([5, 2, 1], tau)) for tau in (2, 1))
+    rules = (imbtorch.LogitAdjustment([5, 2, 1], tau, logits=True) for tau in (2, 1))
+    yield tuple(torch.nn.Sequential(torch.nn.Linear(2, 3), rule) for rule in rules)
     yield counted(lambda: imbtorch.ImbalanceReport("multiclass", num_classes=3), logits, target)
     yield counted(
         lambda: imbtorch.ImbalanceReport("multiclass", num_classes=3, clusters=True, groups=["a", "b"]),

@@ -594,7 +594,7 @@ def test_collections_and_trackers(compute_groups, _variant):
 @pytest.mark.default_cases("adjustment-plain", "threshold-without float64")
 @pytest.mark.parametrize("_variant", VARIANTS, indirect=True)
 @pytest.mark.parametrize("make", [
-    lambda device: imbtorch.LogitAdjustment(torch.tensor([5.0, 4, 3, 2, 1], device=device), tau=0.7),
+    lambda device: imbtorch.LogitAdjustment(torch.tensor([5.0, 4, 3, 2, 1], device=device), tau=0.7, logits=True),
     lambda device: imbtorch.Threshold(0.3),
     lambda device: imbtorch.Threshold(torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5], device=device), logits=True),
 ], ids=["adjustment", "threshold", "thresholds"])  # fmt: skip

@@ -139,7 +139,7 @@ def adjusted(output, **first):
     sweep.update(preds, target, **updated)
     found = {name: value.item() for name, value in sweep.compute().items()}
     found |= of_interval("gain", sweep.gain(level, seeded()))
-    point, (_, curve) = sweep.best("f1"), sweep.result().curve("recall/1")
+    point, (_, curve) = sweep.best(measure="f1"), sweep.result().curve("recall/1")
     found |= {"point value": point.value, "point plain": point.plain, "curve": _sum(curve)}
     return found
 

@@ -18,7 +18,7 @@ from imbtorch.counting.tasks import Counting
 from imbtorch.intervals.draws import normal_quantile
 from imbtorch.intervals.intervals import Interval, check_draws
 from imbtorch.measures.named import AveragedMeasure, directed, resolved
-from imbtorch.metrics.report import ImbalanceReport
+from imbtorch.reports.description import described, result_of_counts
 
 NOT_WORSE, WORSE, UNDECIDED = 0, 1, 3  # exit codes
 LEVEL = 0.9  # of the interval of a difference: each bound is wrong in 5% of cases
@@ -139,11 +139,11 @@ class PairedModels:
         changed = int(times[old != new].sum())
         lines = [f"{self.samples} samples, of which {changed or 'none'} are predicted differently", *self.alerts()]
         lines += self.left_out
+        readings = described("binary" if self.binary else "multiclass", class_names=self.names)
         for called, preds in (("old", old), ("new", new)):
-            report = ImbalanceReport("binary" if self.binary else "multiclass", class_names=self.names)
-            report.quiet = True
-            report.update(preds, self.outcomes.target, frequency=times)
-            lines.append(f"{called}: {report.result().signature}")
+            counts = torch.zeros(2 * [len(self.names)], dtype=torch.long)
+            counts.index_put_((self.outcomes.target.long(), preds.long()), times, accumulate=True)
+            lines.append(f"{called}: {result_of_counts(readings, counts).signature}")
         return lines
 
 

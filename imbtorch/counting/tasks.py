@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, get_args
+from typing import ClassVar, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -346,11 +346,12 @@ class Counting:
         self,
         batch: Batch,
         target: Tensor,
-        group: Tensor | int | None,
-        weight: Tensor | None,
+        group: Tensor | int | None = None,
+        weight: Tensor | None = None,
         cluster: Tensor | None = None,
+        frequency: Tensor | None = None,
     ) -> Batch:
-        """Add groups, weights and clusters to a batch, or raise for those that do not fit it or the metric.
+        """Add groups, weights, clusters and frequencies to a batch; raise for those that do not fit it or the metric.
 
         Args:
             batch: the batch as :meth:`read` returns it.
@@ -358,7 +359,12 @@ class Counting:
             group: group indices ``[N]``, or one for all samples; None without groups.
             weight: one weight per element of ``target``, or per index of its leading dimensions, such as ``[N]``.
             cluster: one id per sample, ``[N]``; not read without clusters.
+            frequency: number of samples that each row stands for, ``[N]``.
         """
+        if cluster is not None or target.ndim > self.one_position:
+            batch = batch._replace(dependent=True)
+        if frequency is not None:
+            batch = self._with_frequency(batch, target, frequency, cluster)
         if weight is not None and not self.weighted:
             raise ValueError(
                 "weight was passed to a metric without weights; construct it with weighted=True or leave weight out"
@@ -386,7 +392,7 @@ class Counting:
             return batch
         return batch._replace(group=group_of_each(group, target, batch.target, self.group_names or ()))
 
-    def with_frequency(self, batch: Batch, target: Tensor, frequency: Tensor, cluster: Tensor | None) -> Batch:
+    def _with_frequency(self, batch: Batch, target: Tensor, frequency: Tensor, cluster: Tensor | None) -> Batch:
         """Add the number of samples that each row of a batch stands for, or raise for numbers that do not fit."""
         if self.weighted:
             raise ValueError(
@@ -568,3 +574,37 @@ class Multiclass(Counting):
             return Batch(preds, target)
         classes, scores = highest(preds)
         return Batch(classes, target, scores)
+
+
+class Counter(Protocol):
+    """Interface of the objects that count batches, such as :class:`~imbtorch.counting.tasks.Counting`."""
+
+    @property
+    def counting(self) -> Counting:
+        """Task and options by which predictions and targets are read."""
+
+    @property
+    def name(self) -> str:
+        """Identifier that differs between counters that count differently."""
+
+    @property
+    def length(self) -> int:
+        """Number of cells of a state."""
+
+    def on(self, device: torch.device) -> Counter:
+        """Return the same counter with its tensors on a device, so that updates need not move them."""
+
+    def zeros(self, device: torch.device | None = None) -> Tensor:
+        """Return an empty state."""
+
+    def read(self, preds: Tensor, target: Tensor) -> Batch:
+        """Check a batch."""
+
+    def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
+        """Add a batch to a state in place."""
+
+    def counts(self, state: Tensor) -> Counts:
+        """View a state as counts."""
+
+    def faults(self, state: Tensor) -> Tensor:
+        """Return the tallies of invalid samples."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,22 +10,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.counting.arguments import check_generator
+from imbtorch.counting.arguments import check_generator, in_class_order
 from imbtorch.counting.tasks import Counting
-from imbtorch.counts import Margins, Measure, evaluated
-from imbtorch.deciding.adjustments import AdjustmentPoint, Adjustments, at, over_buckets
+from imbtorch.counts import Margins, evaluated
+from imbtorch.deciding.adjusted_margins import AdjustedMargins
+from imbtorch.deciding.adjustments import AdjustmentPoint, Adjustments, at, maximised, over_buckets
 from imbtorch.deciding.limits import checked_floors
-from imbtorch.deciding.rules import LogitAdjustment
-from imbtorch.deciding.thresholds import Limits, held_text
+from imbtorch.deciding.problems import OF_ADJUSTMENTS
+from imbtorch.deciding.rules import LogitAdjustment, checked_shares
+from imbtorch.deciding.thresholds import InfeasibleError, Limits, held_text, worst_value
 from imbtorch.intervals.intervals import Interval, check_level
 from imbtorch.measures.named import PER_CLASS, AveragedMeasure, Measured, directed, of_name, resolved
 from imbtorch.measures.traits import by_any_name
+from imbtorch.reports.groups import checked_class_groups
 from imbtorch.reports.readings import values_of_class_groups, values_of_classes
-from imbtorch.reports.rows import Result, Row
+from imbtorch.reports.rows import Finder, Result, Row, shown
+from imbtorch.reports.texts import checked_names
 from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tables import Cell, Table
 
 SHOWN = ("accuracy", "balanced_accuracy", "f1", "gmean", "iam", "mcc")  # measures of the table
+FROM, STEPS, PER_UNIT = -2, 41, 8  # default taus: 41 from -2 in steps of an eighth, to 3
 DRAWN = ("accuracy", "balanced_accuracy")  # measures of the picture beside the swept one
 
 
@@ -45,6 +50,41 @@ class AdjustmentSettings:
     class_names: tuple[str, ...]
     groups: Mapping[str, tuple[int, ...]]
     limits: Limits
+
+    @classmethod
+    def of(
+        cls,
+        measure: Measured,
+        prior: Tensor | Sequence[float] | Mapping[str, float],
+        *,
+        at_least: Mapping[str, float] | None = None,
+        taus: Tensor | Sequence[float] | None = None,
+        class_names: Sequence[str] | None = None,
+        class_groups: Mapping[str, Sequence[str | int]] | None = None,
+        higher_is_better: bool | None = None,
+        logits: bool = False,
+        ignore_index: int | None = None,
+    ) -> AdjustmentSettings:
+        """Check the arguments of :class:`~imbtorch.LogitAdjustmentSweep`; raise ValueError or TypeError."""
+        names = None if class_names is None else checked_names(class_names)
+        given = in_class_order("prior", prior, names or ())
+        shares = checked_shares(given, names).cpu().double()
+        if names is not None and len(names) != len(shares):
+            raise ValueError(f"class_names holds {len(names)} names for the {len(shares)} classes of prior; name each")
+        counting = replace(Counting.of("multiclass", len(shares), None, 0.5, logits, ignore_index), clusters=True)
+        grid = checked_taus(taus)
+        swept = directed(of_margins("measure", measure, counting), higher_is_better)
+        ones = torch.ones(3, counting.size, dtype=torch.float64, device="cpu")
+        evaluated(swept, Margins(ones, ones, ones))  # before the first epoch
+        class_labels = tuple(map(str, range(len(shares))) if names is None else names)
+        name = swept.traits.key or str(getattr(swept.function, "__name__", "value"))
+        groups = checked_class_groups(class_groups, class_labels)
+        settings = cls(counting, shares, grid, swept, name, class_labels, groups, {})
+        return replace(settings, limits=settings.checked_limits(at_least))
+
+    def counter(self) -> AdjustedMargins:
+        """Return the counter of decisions, without counts."""
+        return AdjustedMargins(self.counting, self.taus, self.prior, torch.device("cpu"))
 
     @property
     def rows(self) -> list[Row]:
@@ -74,6 +114,20 @@ class AdjustmentSettings:
         return {} if at_least is None else checked_floors(at_least, lambda name: self.named(name, "at_least"))
 
 
+def checked_taus(taus: Tensor | Sequence[float] | None) -> tuple[float, ...]:
+    """Return sorted finite multiples, with 0 among them; raise unless there are others."""
+    if taus is None:
+        return tuple(FROM + step / PER_UNIT for step in range(STEPS))
+    try:
+        given = torch.as_tensor(taus, dtype=torch.float64, device="cpu").flatten()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"taus must be a sequence of numbers such as [0, 0.5, 1], got {taus!r}") from error
+    found = tuple(sorted({0.0, *(each + 0.0 for each in given.tolist())}))
+    if not bool(given.isfinite().all()) or len(found) < 2:
+        raise ValueError(f"taus must be finite numbers, at least one of them not 0, got {given.tolist()}")
+    return found
+
+
 def of_margins(argument: str, measured: Measured, counting: Counting) -> AveragedMeasure:
     """Resolve a measure of margins; raise for one that needs the whole matrix or prices errors by a threshold."""
     found = resolved(argument, measured, counting, batched=True)
@@ -93,11 +147,6 @@ def of_margins(argument: str, measured: Measured, counting: Counting) -> Average
 def _worse(measure: AveragedMeasure, value: Tensor, plain: Tensor) -> bool:
     """Return whether a value is worse than that of the plain rule."""
     return bool(value < plain if measure.higher_is_better else value > plain)
-
-
-def maximised(measure: AveragedMeasure) -> Measure:
-    """Return a measure as a function to maximise."""
-    return measure if measure.higher_is_better else lambda counts: -measure(counts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -128,6 +177,10 @@ class LogitAdjustmentResult(Result):
     @property
     def _counted(self) -> Margins:
         return over_buckets(self._buckets)
+
+    @property
+    def _finders(self) -> tuple[Finder, ...]:
+        return OF_ADJUSTMENTS
 
     @cached_property
     def _adjustments(self) -> Adjustments:
@@ -160,7 +213,7 @@ class LogitAdjustmentResult(Result):
     @property
     def rule(self) -> LogitAdjustment:
         """Module with the prior and the chosen tau, for metrics and for deployment."""
-        return LogitAdjustment(self._settings.prior, self.tau, self.logits)
+        return LogitAdjustment(self._settings.prior, self.tau, logits=self.logits)
 
     def curve(self, name: str | None = None) -> tuple[Tensor, Tensor]:
         """Return the taus and a measure at each of them, both float64 ``[T]``.
@@ -175,7 +228,7 @@ class LogitAdjustmentResult(Result):
         measure = self._settings.measure if name is None else self._settings.named(name, "name")
         return self.taus, evaluated(measure, self._adjustments.total)
 
-    def best(self, measure: Measured | None = None, *, at_least: Mapping[str, float] | None = None) -> AdjustmentPoint:
+    def best(self, *, measure: Measured | None = None, at_least: Mapping[str, float] | None = None) -> AdjustmentPoint:
         """Choose tau for a measure, under the constraints you set.
 
         The buckets of samples are resampled 100 times, and the best taus of the resamples are averaged. This mean
@@ -320,3 +373,18 @@ class LogitAdjustmentResult(Result):
     def _repr_html_(self) -> str:
         """Return the table for notebooks."""
         return self.table()._repr_html_()
+
+
+def result_of_buckets(settings: AdjustmentSettings, buckets: Margins) -> LogitAdjustmentResult:
+    """Choose tau and compute the values from the counts of buckets of clusters."""
+    adjustments, feasible = Adjustments(settings.taus, buckets), True
+    try:
+        index = adjustments.chosen(maximised(settings.measure), settings.limits)
+        value = evaluated(settings.measure, adjustments.total)[index]
+    except InfeasibleError:
+        index, feasible = adjustments.plain, False
+        worst = worst_value(settings.measure.higher_is_better, settings.measure.traits.value_range)
+        value = torch.tensor(worst, dtype=torch.float64)
+    tau = torch.tensor(settings.taus[index], dtype=torch.float64)
+    values = dict(zip(settings.rows, shown((tau, value)), strict=True))
+    return LogitAdjustmentResult(values, buckets, settings, index, feasible)

@@ -14,6 +14,7 @@ from imbtorch.counts import CountedMargins, Margins, Measure, evaluated, ratio
 from imbtorch.deciding.thresholds import Limits, infeasible
 from imbtorch.intervals.draws import AGREE, DIFFER, clusters_drawn, gammas, pooled_recall, times_drawn
 from imbtorch.intervals.intervals import Interval, moved_outwards, outermost, quantiles, stretch
+from imbtorch.measures.named import AveragedMeasure
 
 RESAMPLES = 100  # resamples of buckets, each of which has a best tau
 DRAWS = 2000  # resamples for the interval of the gain
@@ -269,3 +270,8 @@ def over_buckets(buckets: Margins) -> Margins:
 def at(counts: Margins, index: int) -> Margins:
     """Return the margins ``[K]`` at one tau."""
     return CountedMargins(*(part[index] for part in counts))
+
+
+def maximised(measure: AveragedMeasure) -> Measure:
+    """Return a measure as a function to maximise."""
+    return measure if measure.higher_is_better else lambda counts: -measure(counts)

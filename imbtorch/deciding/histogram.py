@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -153,12 +153,12 @@ class Grid:
         chosen = torch.tensor(chances, dtype=torch.float64, device="cpu")
         if not logits:
             chosen = chosen[(chosen > torch.finfo(torch.float32).tiny) & (chosen < 1)]  # float32 loses digits below it
-            return cls(chosen, chosen, "logit_spaced")
+            return cls(chosen, chosen, DEFAULT)
         # the same logits as in a metric with these thresholds, so that both count alike to the last bit
         edges = [
             float(logit_threshold(chance)) if chance < 1 else each for chance, each in zip(chances, odds, strict=True)
         ]
-        return cls(torch.tensor(edges, dtype=torch.float64, device="cpu"), chosen, "logit_spaced", True)
+        return cls(torch.tensor(edges, dtype=torch.float64, device="cpu"), chosen, DEFAULT, True)
 
 
 def _probabilities(thresholds: int | Tensor) -> Tensor:
@@ -176,6 +176,18 @@ def _probabilities(thresholds: int | Tensor) -> Tensor:
     if thresholds < 2:
         raise ValueError(f"thresholds must be at least 2, got {thresholds}")
     return torch.arange(thresholds, dtype=torch.float64, device="cpu") / (thresholds - 1)
+
+
+class Hidden(NamedTuple):
+    """What bins do not show of the scores in them; :meth:`Histogram.hidden_with` adds a batch.
+
+    Attributes:
+        lowest: least and greatest float64 probability below the lowest edge.
+        mixed: bins with scores of both classes that differ in the first batch; None on other devices than the CPU.
+    """
+
+    lowest: tuple[float, ...] = ()
+    mixed: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +283,23 @@ class Histogram:
 
         add_batch(state, self.shape, batch, ignored, defer, error_message)
 
-    def mixed(self, batch: Batch, scores: Tensor) -> Tensor:
+    def hidden_with(self, hidden: Hidden, preds: Tensor, batch: Batch, first: bool) -> Hidden:
+        """Return what bins hide of the scores before and of a batch, ``preds`` as :meth:`read` takes them."""
+        if not reading_is_free(preds):
+            return hidden
+        logits, several = self.counting.logits, self.counting.task == "multiclass"
+        if first and self.grid.name == DEFAULT:
+            scores = preds if several and not logits else cast(Tensor, batch.scores)
+            hidden = hidden._replace(mixed=self._mixed(batch, scores.detach()))
+        if preds.dtype == torch.float64 and not logits:
+            scores = preds if several else cast(Tensor, batch.scores)
+            low = scores[(scores >= 0) & (scores <= self.grid.edges[0])]
+            if low.numel():
+                ends = [*hidden.lowest, *(each.item() for each in low.aminmax())]
+                hidden = hidden._replace(lowest=(min(ends), max(ends)))
+        return hidden
+
+    def _mixed(self, batch: Batch, scores: Tensor) -> Tensor:
         """Return the bins, numbered on from label to label, in which scores of both classes are not all equal.
 
         They are those of the first samples of a batch on the CPU.
@@ -306,6 +334,7 @@ class Histogram:
         return self.labels if self.counting.task == "multiclass" else 1
 
 
+DEFAULT = "logit_spaced"  # name of the default grid
 LEFT_OUT = -(2**62)  # stands for an ignored class among targets 0 and 1
 
 

@@ -184,7 +184,7 @@ class LogitAdjustment(_Rule):
     validation data; its own rule, ``sweep.rule``, changes after each validation. A rule that you make keeps its
     ``tau``::
 
-        self.rule = LogitAdjustment(torch.bincount(train_labels, minlength=num_classes), tau=1.0)
+        self.rule = LogitAdjustment(torch.bincount(train_labels, minlength=num_classes), logits=True)
         self.test_report.update(self.rule(logits), y)  # in test_step
 
     For deployment, append it to the network: ``nn.Sequential(network, rule)``. It can be exported and scripted.
@@ -204,7 +204,7 @@ class LogitAdjustment(_Rule):
             unit; all must be positive.
         tau: number by which the log shares are multiplied before they are subtracted; 0 changes nothing, negative
             values favour frequent classes.
-        logits: True if scores are logits, False if they are probabilities; their logarithms are then adjusted.
+        logits: True if scores are logits, False if they are probabilities, whose logarithms are adjusted.
 
     Attributes:
         prior: class shares of training, float64 ``[K]``, which sum to 1.
@@ -218,7 +218,7 @@ class LogitAdjustment(_Rule):
 
     Source: Menon et al. (2021), Long-tail learning via logit adjustment, eq. 9.
 
-    >>> rule = LogitAdjustment([90, 10])
+    >>> rule = LogitAdjustment([90, 10], logits=True)
     >>> logits = torch.tensor([[1.0, 0.0]])
     >>> logits.argmax(1), rule.predict(logits)
     (tensor([0]), tensor([1]))
@@ -232,7 +232,7 @@ class LogitAdjustment(_Rule):
     _unit = "classes"
     _moved, _start = "tau", "tau 0"
 
-    def __init__(self, prior: Tensor | Sequence[float], tau: float = 1.0, logits: bool = True) -> None:
+    def __init__(self, prior: Tensor | Sequence[float], tau: float = 1.0, *, logits: bool) -> None:
         super().__init__()
         shares = checked_shares(prior)
         if bool((shares == shares[0]).all()):

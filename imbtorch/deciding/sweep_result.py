@@ -29,7 +29,9 @@ from imbtorch.deciding.curves import (
     precision_recall_curve,
     roc_curve,
 )
+from imbtorch.deciding.histogram import Hidden, Histogram
 from imbtorch.deciding.points import OperatingPoint, threshold_text
+from imbtorch.deciding.problems import OF_THRESHOLDS
 from imbtorch.deciding.rules import Threshold
 from imbtorch.deciding.steady import HeldOut, counts_at, filled, gain_interval, held_out, pooled, single_thresholds
 from imbtorch.deciding.sweep_settings import AP, Also, Chosen, SweepSettings, negated
@@ -37,7 +39,7 @@ from imbtorch.deciding.thresholds import held_text, probabilities, read_at, with
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
 from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
-from imbtorch.reports.rows import PROMISED, Result
+from imbtorch.reports.rows import PROMISED, Finder, Result
 from imbtorch.reports.texts import UNSURE
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Cell, Table
@@ -45,6 +47,7 @@ from imbtorch.tables import Cell, Table
 M = TypeVar("M")
 Areas: TypeAlias = Literal["roc", "precision_recall", "average_precision"]
 Curve: TypeAlias = Literal["value", Areas]
+NOTHING = Hidden()
 RESAMPLES = 400
 DRAWS = 10_000  # draws, or resamples of buckets, for the interval of the value
 MOST_DRAWN = 10  # most labels or classes in one picture
@@ -77,6 +80,7 @@ class SweepResult(Result):
     _chosen: Chosen
     _buckets: Tensor | None  # histogram of each bucket of clusters, ``[M, ...]``
     _several: bool  # whether samples came with the ids of clusters or with several positions
+    _hidden: Hidden = NOTHING
 
     @property
     def _counted(self) -> Tensor:
@@ -85,6 +89,10 @@ class SweepResult(Result):
     @property
     def _came(self) -> tuple[Counting, bool]:
         return self._settings.counting, self._several
+
+    @property
+    def _finders(self) -> tuple[Finder, ...]:
+        return OF_THRESHOLDS
 
     @property
     def logits(self) -> bool:
@@ -406,8 +414,8 @@ class SweepResult(Result):
 
     def best(
         self,
-        at_least: Mapping[str, float] | None = None,
         *,
+        at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
         costs: Tensor | Sequence[Sequence[float]] | None = None,
         sure: float | None = None,
@@ -500,6 +508,7 @@ class SweepResult(Result):
 
     def metric(
         self,
+        /,
         cls: Callable[..., M],
         at: OperatingPoint | Mapping[str, OperatingPoint] | None = None,
         **arguments: Any,
@@ -626,7 +635,7 @@ class SweepResult(Result):
                 f"fewer than {FEW_POSITIVES} positives{kind}: the threshold rests on a few scores, and another sample "
                 "would choose another one",
             )
-        return Table({"label" if task == "multilabel" else "class": rows}, notes)
+        return Table({"label" if task == "multilabel" else "class": rows}, (*notes, *self.problems.values()))
 
     def plot(self, kind: Curve | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.
@@ -741,3 +750,11 @@ class SweepResult(Result):
         """Return the values as a table for notebooks."""
         values = {row.name: {"value": value.item()} for row, value in self._rows.items()}
         return Table({type(self).__name__: values})._repr_html_()
+
+
+def result_of_histogram(settings: SweepSettings, histogram: Histogram, state: Tensor, hidden: Hidden) -> SweepResult:
+    """Choose the thresholds and compute the values from the state of a histogram, on the CPU."""
+    counts = histogram.counts(state)
+    buckets = histogram.counts(state, of_buckets=True) if settings.counting.clusters else None
+    chosen, several = settings.chosen(counts, buckets), bool(settings.counting.dependent(state))
+    return SweepResult(settings.values(counts, chosen), counts, settings, chosen, buckets, several, hidden)

@@ -6,15 +6,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
 import torch
 from torch import Tensor
 
-from imbtorch.counting.tasks import Counting
-from imbtorch.counts import Measure, double, evaluated, rescaled_rows, shown_dtype
+from imbtorch.counting.arguments import Task, in_class_order
+from imbtorch.counting.tasks import Counting, check_memory
+from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_rows, shown_dtype
 from imbtorch.deciding.curves import area, average_precision, by_labels, partial_area_at
-from imbtorch.deciding.limits import at_observed_odds, check_promise, checked_limits
+from imbtorch.deciding.histogram import DEFAULT, Grid, Histogram
+from imbtorch.deciding.limits import at_observed_odds, check_promise, checked_limits, of_binary_counts
 from imbtorch.deciding.steady import counts_at, pooled, single_threshold, single_thresholds, steady_threshold
 from imbtorch.deciding.thresholds import (
     Candidates,
@@ -26,9 +28,9 @@ from imbtorch.deciding.thresholds import (
     worst_value,
 )
 from imbtorch.measures import expected_cost
-from imbtorch.measures.named import AtPrevalence, AveragedMeasure
+from imbtorch.measures.named import AtPrevalence, AveragedMeasure, Measured, directed
 from imbtorch.reports.rows import Row
-from imbtorch.reports.texts import UNSURE
+from imbtorch.reports.texts import UNSURE, checked_names
 
 Also: TypeAlias = Literal["auc", "average_precision", "partial_auc"]
 AP: Literal["average_precision"] = "average_precision"
@@ -83,6 +85,82 @@ class SweepSettings:
     limits: Limits = field(default_factory=dict)
     costs: Tensor | None = None
     sure: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        measure: Measured,
+        thresholds: int | Tensor | None = None,
+        task: Task = "binary",
+        *,
+        num_labels: int | None = None,
+        num_classes: int | None = None,
+        class_names: Sequence[str] | None = None,
+        also: Sequence[Also] = (),
+        at_least: Mapping[str, float] | None = None,
+        alerts: float | None = None,
+        costs: Tensor | Sequence[Sequence[float]] | None = None,
+        sure: float | None = None,
+        prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
+        higher_is_better: bool | None = None,
+        logits: bool = False,
+        ignore_index: int | None = None,
+        weighted: bool = False,
+        clusters: bool = False,
+    ) -> SweepSettings:
+        """Check the arguments of :class:`~imbtorch.ThresholdSweep`; raise ValueError or TypeError."""
+        if isinstance(thresholds, str):
+            raise TypeError(f"thresholds must be a number or a tensor, got {thresholds!r}; use task={thresholds!r}")
+        counting = Counting.of(
+            task, num_classes, num_labels, 0.5, logits, ignore_index, weighted=weighted, clusters=clusters
+        )
+        if class_names is not None and task == "binary":
+            raise ValueError(
+                "class_names must be left out in task='binary', which reports one threshold and one value; or use "
+                "another task"
+            )
+        grid = Grid.of(thresholds, counting.logits)
+        histogram = Histogram(counting, grid, grid.edges)
+        if clusters:
+            check_memory(histogram.cells, "histograms", "count fewer labels or classes, or fewer thresholds=")
+        names = tuple(map(str, range(histogram.labels)) if class_names is None else checked_names(class_names))
+        if len(names) != histogram.labels:
+            raise ValueError(f"class_names must hold {histogram.labels} names, got {len(names)}")
+        swept = directed(of_binary_counts("measure", measure), higher_is_better)
+        evaluated(swept, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu"))  # raises before the first epoch
+        if isinstance(also, str):
+            raise TypeError(f"also must be a sequence of names, got the string {also!r}; write also=({also!r},)")
+        for each in also:
+            check_choice("also", each, get_args(Also))
+        shares, named = None, ("0", "1") if task == "binary" else names
+        if prevalence is not None:
+            shares = counting.checked_prevalence(in_class_order("prevalence", prevalence, named))
+        settings = cls(
+            counting,
+            names,
+            swept,
+            swept.traits.key or str(getattr(swept.function, "__name__", "value")),
+            grid.thresholds,
+            grid.odds,
+            tuple(dict.fromkeys(also)),
+            shares,
+            crowded=grid.name == DEFAULT,
+            limits=checked_limits({} if at_least is None else at_least, alerts),
+            costs=checked_costs(costs),
+        ).promising(sure)
+        if weighted and settings.limits:
+            raise ValueError(f"at_least and alerts need probabilities, and {UNSURE}")
+        return settings
+
+    @property
+    def edges(self) -> Tensor:
+        """Thresholds in the unit of the scores, between the bins."""
+        return self.odds if self.counting.logits else self.thresholds
+
+    def histogram(self) -> Histogram:
+        """Return the counter of scores, without counts."""
+        grid = Grid.of(None if self.crowded else self.thresholds, self.counting.logits)
+        return Histogram(self.counting, grid, grid.edges)
 
     def rows_of(self, name: str) -> list[Row]:
         """Return the rows of a value, one for each label or class; in the binary task one."""

@@ -584,10 +584,10 @@ def largest_cluster(sizes: Tensor, times: float = LARGE) -> str:
     return f"the largest of {number} clusters holds {100 * share:.2g}%" if large else ""
 
 
-def large_cluster_warning(name: str, largest: str) -> str:
-    """Return the warning of a function or class about the largest cluster, which a text names."""
+def large_cluster_text(largest: str) -> str:
+    """Return a text on what the largest cluster, which a text names, does to intervals."""
     return (
-        f"{name}: {largest} of the samples; if values fall with the size of clusters, intervals are too narrow, as "
+        f"{largest} of the samples; if values fall with the size of clusters, intervals are too narrow, as "
         "larger clusters may not have come (in simulations 95% intervals then covered 0.74 to 0.98)"
     )
 
@@ -595,7 +595,7 @@ def large_cluster_warning(name: str, largest: str) -> str:
 def warn_of_large_cluster(name: str, sizes: Tensor) -> None:
     """Warn of clusters with so uneven sizes that intervals may be too narrow."""
     if largest := largest_cluster(sizes, HEAVY):
-        warn_caller(large_cluster_warning(name, largest))
+        warn_caller(f"{name}: {large_cluster_text(largest)}")
 
 
 def stretch(measure: Measure, clusters: Tensor, pooled: Tensor, level: float, event_dims: int) -> Tensor:

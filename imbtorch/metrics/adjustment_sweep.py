@@ -4,36 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.compat import is_traced
-from imbtorch.counting.arguments import in_class_order
 from imbtorch.counting.batches import Batch
 from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.logits import sum_to_one
-from imbtorch.counting.tasks import Counting
-from imbtorch.counts import Margins, evaluated
+from imbtorch.counting.tasks import Counter
 from imbtorch.deciding.adjusted_margins import AdjustedMargins
-from imbtorch.deciding.adjustment_result import AdjustmentSettings, LogitAdjustmentResult, maximised, of_margins
-from imbtorch.deciding.adjustments import AdjustmentPoint, Adjustments
-from imbtorch.deciding.rules import LogitAdjustment, checked_shares
-from imbtorch.deciding.thresholds import InfeasibleError, worst_value
-from imbtorch.measures.named import Measured, directed
-from imbtorch.metrics.base import Counter, OnInvalid, TorchmetricsArguments, canonical
-from imbtorch.metrics.deciding import DecidingSweep
+from imbtorch.deciding.adjustment_result import (
+    AdjustmentSettings,
+    LogitAdjustmentResult,
+    checked_taus,
+    result_of_buckets,
+)
+from imbtorch.deciding.rules import LogitAdjustment
+from imbtorch.measures.named import Measured
+from imbtorch.metrics.base import OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.deciding import DecidingSweep, of_last_result
 from imbtorch.metrics.state import Setting, captures
-from imbtorch.reports.groups import checked_class_groups
-from imbtorch.reports.rows import Row, shown
-from imbtorch.reports.texts import checked_names
+from imbtorch.reports.rows import Row
 
-FROM, STEPS, PER_UNIT = -2, 41, 8  # default taus: 41 from -2 in steps of an eighth, to 3
-APART = 0.3  # total variation between prior and samples from which their order may be wrong
-ALIKE = 0.1  # total variation between both, each sorted, below which it is
 SHOWN = 10  # most shares of the prior that the repr shows
 
 
@@ -120,28 +114,16 @@ class LogitAdjustmentSweep(DecidingSweep):
         on_invalid: OnInvalid = "raise",
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
-        names = None if class_names is None else checked_names(class_names)
-        given = in_class_order("prior", prior, names or ())
-        shares = checked_shares(given, names).cpu().double()
-        if names is not None and len(names) != len(shares):
-            raise ValueError(f"class_names holds {len(names)} names for the {len(shares)} classes of prior; name each")
-        counting = Counting.of("multiclass", len(shares), None, 0.5, logits, ignore_index)
-        counting = replace(counting, clusters=True)
-        grid = _checked_taus(taus)
-        super().__init__(counting, on_invalid, AdjustedMargins(counting, grid, shares, torch.device("cpu")), **kwargs)
-        self._prevalence = None
-        swept = directed(of_margins("measure", measure, counting), higher_is_better)
-        ones = torch.ones(3, counting.size, dtype=torch.float64, device="cpu")
-        evaluated(swept, Margins(ones, ones, ones))  # before the first epoch
-        class_labels = tuple(map(str, range(len(shares))) if names is None else names)
-        name = swept.traits.key or str(getattr(swept.function, "__name__", "value"))
-        groups = checked_class_groups(class_groups, class_labels)
-        settings = AdjustmentSettings(counting, shares, grid, swept, name, class_labels, groups, {})
-        self._settings = replace(settings, limits=settings.checked_limits(at_least))
+        settings = AdjustmentSettings.of(
+            measure, prior, at_least=at_least, taus=taus, class_names=class_names, class_groups=class_groups,
+            higher_is_better=higher_is_better, logits=logits, ignore_index=ignore_index,
+        )  # fmt: skip
+        super().__init__(settings.counting, on_invalid, settings.counter(), **kwargs)
+        self._settings, self._prevalence = settings, None
         self._name(self._settings.rows, prefix, postfix)
-        self._own_rule(LogitAdjustment(shares, 0.0, logits))
+        self._own_rule(LogitAdjustment(settings.prior, 0.0, logits=logits))
         self._sums_to_one: Tensor | None = None  # whether the first logits do, on another device than the CPU
-        self._warn_if_large(f"{len(grid)} taus and {len(shares)} classes", "fewer taus=")
+        self._warn_if_large(f"{len(settings.taus)} taus and {len(settings.prior)} classes", "fewer taus=")
 
     if TYPE_CHECKING:
         rule: LogitAdjustment
@@ -164,7 +146,7 @@ class LogitAdjustmentSweep(DecidingSweep):
         shown: dict[str, Any] = {"measure": self._settings.measure.function}
         shown |= {"prior": prior if len(prior) <= SHOWN else f"{len(prior)} shares"}
         shown |= {"at_least": self.at_least} if self.at_least else {}
-        shown |= {"taus": list(self.taus)} if self.taus != _checked_taus(None) else {}
+        shown |= {"taus": list(self.taus)} if self.taus != checked_taus(None) else {}
         defaults = {"logits": False, "ignore_index": None, "on_invalid": "raise"}
         return shown | {name: value for name in defaults if (value := getattr(self, name)) != defaults[name]}
 
@@ -174,23 +156,9 @@ class LogitAdjustmentSweep(DecidingSweep):
 
     # --- computing --------------------------------------------------------------------------------------------------
 
-    def _result(self, buckets: Margins) -> tuple[LogitAdjustmentResult, str]:
-        """Return the result of the counts of buckets, and a text about floors that no tau keeps."""
-        settings, adjustments, problem = self._settings, Adjustments(self.taus, buckets), ""
-        try:
-            index = adjustments.chosen(maximised(settings.measure), settings.limits)
-            value = evaluated(settings.measure, adjustments.total)[index]
-        except InfeasibleError as error:
-            index, problem = adjustments.plain, str(error)
-            worst = worst_value(settings.measure.higher_is_better, settings.measure.traits.value_range)
-            value = torch.tensor(worst, dtype=torch.float64)
-        tau = torch.tensor(self.taus[index], dtype=torch.float64)
-        values = dict(zip(settings.rows, shown((tau, value)), strict=True))
-        return LogitAdjustmentResult(values, buckets, settings, index, not problem), problem
-
     def _values_of_a_batch(self, counter: Counter, state: Tensor) -> dict[Row, Tensor]:
         assert isinstance(counter, AdjustedMargins)
-        return self._result(counter.of_buckets(state))[0].rows
+        return result_of_buckets(self._settings, counter.of_buckets(state)).rows
 
     def compute(self) -> dict[str, Tensor]:
         """Compute the best tau and the value there from the scores of all processes (a collective step); set the rule.
@@ -202,22 +170,11 @@ class LogitAdjustmentSweep(DecidingSweep):
         buckets = self._adjusted.of_buckets(state)
         actual = buckets.actual.sum((0, 1))
         self._report_problems(self._adjusted.faults(state), actual)
-        self._warn_of_another_order(actual)
         sums, self._sums_to_one = self._sums_to_one, None
         if sums is not None and bool(sums):
             self._warn_of_sums()
-        result, problem = self._result(buckets)
-        if problem and bool(actual.any()):
-            logged = result[Row("value", None).name].item()
-            self._warn_once(
-                "infeasible", f"{type(self).__name__}: {problem}; the worst possible value, {logged:g}, is reported"
-            )
-        elif result.tau != 0 and result.tau in (self.taus[0], self.taus[-1]):
-            self._warn_once(
-                "end",
-                f"{type(self).__name__}: the chosen tau {result.tau:g} is an end of the grid, so that a better one may "
-                "lie beyond it; pass taus= that reach further",
-            )
+        result = result_of_buckets(self._settings, buckets)
+        self._warn_of_problems(result)
         return self._keep_choice(result, actual.sum().item())
 
     def _look_at_logits(self, preds: Tensor, batch: Batch) -> None:
@@ -227,66 +184,20 @@ class LogitAdjustmentSweep(DecidingSweep):
         elif not self._update_count:
             self._sums_to_one = sum_to_one(preds)
 
-    def _warn_of_another_order(self, actual: Tensor) -> None:
-        """Warn if the prior fits the classes of the samples in another order than that of the classes."""
-        if not self._may_warn("order") or not bool(actual.any()):
-            return
-        prior, shares = self._settings.prior, actual.double() / actual.sum()
-        apart, sorted_apart = (
-            (one - other).abs().sum().item() / 2
-            for one, other in ((prior, shares), (prior.sort().values, shares.sort().values))
-        )
-        if apart > APART and sorted_apart < ALIKE:
-            largest = [self.class_names[int(each.argmax())] for each in (prior, shares)]
-            self._warn_once(
-                "order",
-                f"{type(self).__name__}: prior fits the samples in another order of the classes only: its largest "
-                f"number is that of class {largest[0]!r}, and most samples are of class {largest[1]!r}; pass prior in "
-                "the order of the classes, such as torch.bincount(labels, minlength=K)",
-            )
-
     # --- the last result --------------------------------------------------------------------------------------------
 
-    def best(self, measure: Measured | None = None, *, at_least: Mapping[str, float] | None = None) -> AdjustmentPoint:
-        """Choose another tau from the last result.
-
-        Details are in :meth:`~imbtorch.deciding.adjustment_result.LogitAdjustmentResult.best`.
-
-        Args:
-            measure: name in the catalogue, function of margins, or ``functools.partial`` of one; by default the swept
-                measure.
-            at_least: name of a value -> least value, such as ``{"recall/fraud": 0.8}``. These constraints add to the
-                ones of the sweep; ``{}`` removes all constraints of the sweep.
-
-        Raises:
-            ValueError: if no tau satisfies the constraints; the error says what is reachable.
-        """
-        found = self.result().best(measure, at_least=at_least)
-        self._advise([found])
-        return found
+    best = of_last_result(LogitAdjustmentResult.best)
+    gain = of_last_result(LogitAdjustmentResult.gain)
+    table = of_last_result(LogitAdjustmentResult.table)
 
     def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw measures and class groups of the last result over tau.
 
         Args:
-            val: not used; the last computed result is drawn.
+            val: not used; torchmetrics passes values here.
             ax: matplotlib axes to draw into; by default a new figure.
 
         Returns:
             Figure (None if axes were given) and axes.
         """
         return self.result().plot(ax)
-
-
-def _checked_taus(taus: Tensor | Sequence[float] | None) -> tuple[float, ...]:
-    """Return sorted finite multiples, with 0 among them; raise unless there are others."""
-    if taus is None:
-        return tuple(FROM + step / PER_UNIT for step in range(STEPS))
-    try:
-        given = torch.as_tensor(taus, dtype=torch.float64, device="cpu").flatten()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"taus must be a sequence of numbers such as [0, 0.5, 1], got {taus!r}") from error
-    found = tuple(sorted({0.0, *(each + 0.0 for each in given.tolist())}))
-    if not bool(given.isfinite().all()) or len(found) < 2:
-        raise ValueError(f"taus must be finite numbers, at least one of them not 0, got {given.tolist()}")
-    return found

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import partial
 from inspect import unwrap
-from typing import Any, ClassVar, Literal, Protocol, TypedDict, get_args
+from typing import Any, ClassVar, Literal, TypedDict, get_args
 
 import numpy as np
 import torch
@@ -19,13 +19,13 @@ from imbtorch.counting.arguments import Layout, Task, Thresholds
 from imbtorch.counting.batches import FAULTS, Batch
 from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.logits import PROBABILITIES, like_probabilities
-from imbtorch.counting.tasks import Counting
+from imbtorch.counting.tasks import Counter, Counting
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
 from imbtorch.metrics.seen_samples import digest
 from imbtorch.metrics.state import Setting, SummedState
+from imbtorch.reports.problems import unseen_classes, unseen_text
 from imbtorch.reports.rows import dependence_text
-from imbtorch.suggestions import first_names
 
 OnInvalid = Literal["raise", "warn"]
 
@@ -61,40 +61,6 @@ class MetricArguments(TorchmetricsArguments, total=False):
     state: Layout
     weighted: bool
     clusters: bool | None
-
-
-class Counter(Protocol):
-    """Interface of the objects that count batches, such as :class:`~imbtorch.counting.tasks.Counting`."""
-
-    @property
-    def counting(self) -> Counting:
-        """Task and options by which predictions and targets are read."""
-
-    @property
-    def name(self) -> str:
-        """Identifier that differs between counters that count differently."""
-
-    @property
-    def length(self) -> int:
-        """Number of cells of a state."""
-
-    def on(self, device: torch.device) -> Counter:
-        """Return the same counter with its tensors on a device, so that updates need not move them."""
-
-    def zeros(self, device: torch.device | None = None) -> Tensor:
-        """Return an empty state."""
-
-    def read(self, preds: Tensor, target: Tensor) -> Batch:
-        """Check a batch."""
-
-    def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
-        """Add a batch to a state in place."""
-
-    def counts(self, state: Tensor) -> Counts:
-        """View a state as counts."""
-
-    def faults(self, state: Tensor) -> Tensor:
-        """Return the tallies of invalid samples."""
 
 
 class CountsMetric(SummedState):
@@ -223,13 +189,10 @@ class CountsMetric(SummedState):
             self._warn_once("one-hot", f"{type(self).__name__}: {ONE_HOT}")
         if counting.logits:
             self._look_at_logits(preds, batch)
-        if cluster is not None or target.ndim > counting.one_position:
-            batch = batch._replace(dependent=True)
-        if frequency is None and cluster is None and weight is None and group is None and counting.groups is None:
+        plain = frequency is None and cluster is None and weight is None and group is None and counting.groups is None
+        if plain and target.ndim == counting.one_position:
             return batch
-        if frequency is not None:
-            batch = counting.with_frequency(batch, target, frequency, cluster)
-        return counting.with_axes(batch, target, group, weight, cluster)
+        return counting.with_axes(batch, target, group, weight, cluster, frequency)
 
     def _look_at_logits(self, preds: Tensor, batch: Batch) -> None:
         """Check the first logits where reading them is free."""
@@ -327,40 +290,20 @@ class CountsMetric(SummedState):
             prevalence: share of each class (``[L, 2]`` for multilabel) in the population that the values describe.
             needed: raise, instead of warning, about classes without targets.
         """
-        unseen = self._unseen(actual, prevalence)
+        unseen = unseen_classes(self._counting, actual, prevalence)
         total, missing = torch.stack((actual.sum(), unseen.sum().to(actual))).tolist()
         uncounted = self._report_uncounted(faults.tolist())
         if missing and needed:
-            raise ValueError(self._unseen_text(unseen, read_at=True, needed=True))
+            raise ValueError(self._unseen_text(unseen, prevalence, needed=True))
         if total == 0 and not uncounted:
             self._warn_once("empty", f"{type(self).__name__} has counted no sample, so there is nothing to report")
         elif missing and not uncounted and self.warns_of_unseen and self._may_warn("unseen"):
-            self._warn_once("unseen", self._unseen_text(unseen, read_at=prevalence is not None))
+            self._warn_once("unseen", self._unseen_text(unseen, prevalence))
 
-    def _unseen(self, actual: Tensor, prevalence: Tensor | None) -> Tensor:
-        """Return a mask of the classes or labels without targets; given ``prevalence``, only of those with a share."""
-        if prevalence is not None:
-            lacking = (actual == 0) & (prevalence > 0)
-            return lacking.any(-1) if self.task == "multilabel" else lacking
-        unseen = (actual[:, 1] if self.task == "multilabel" else actual) == 0
-        if self._counting.ignored_class is not None and self.task != "multilabel":
-            unseen[self._counting.ignored_class] = False
-        return unseen
-
-    def _unseen_text(self, unseen: Tensor, read_at: bool, needed: bool = False) -> str:
+    def _unseen_text(self, unseen: Tensor, prevalence: Tensor | None, needed: bool = False) -> str:
         names = [self._label(index) for index in unseen.nonzero().flatten().tolist()]
-        what = "classes had no target"
-        if self.task == "multilabel":
-            what = "labels had no positive or no negative target" if read_at else "labels had no positive target"
-        then = "means leave them out if they were not predicted either, and count them as 0 if they were"
-        if self.task != "multilabel":
-            then += " (balanced_accuracy and gmean always leave them out)"
-        if needed:
-            share = "prevalence 0 or 1" if self.task == "multilabel" else "prevalence 0"
-            then = f"their predictions in another population are unknown; give them {share}"
-        elif read_at:
-            then = f"their prevalence is shared among the others; {then}"
-        return f"{type(self).__name__}: {len(names)} of {unseen.numel()} {what}: {first_names(names)}; {then}"
+        text = unseen_text(self._counting, names, at_prevalence=prevalence is not None, needed=needed)
+        return f"{type(self).__name__}: {text}"
 
     def _label(self, index: int) -> str:
         """Return the name of a class or label."""

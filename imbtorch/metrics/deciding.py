@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-import torch
 from torch import Tensor
 
 from imbtorch.compat import warn_caller
@@ -15,20 +14,31 @@ from imbtorch.counting.logits import SUMS, sum_to_one
 from imbtorch.deciding.adjustments import AdjustmentPoint
 from imbtorch.deciding.points import OperatingPoint
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
-from imbtorch.intervals.intervals import Interval
 from imbtorch.metrics.shared_result import SharedResult
 from imbtorch.reports.rows import Result
-from imbtorch.tables import Table
 
 if TYPE_CHECKING:
     from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
     from imbtorch.deciding.sweep_result import SweepResult
 
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 LARGE = 100_000_000  # bytes of a state above which the constructor warns
 LEFT = (
     "{}: its rule stays as it was chosen before, because a test chooses nothing; measure the rule on these samples by "
     "a metric that is updated with the rule's predictions, metric.update(sweep.rule(scores), target)"
 )
+
+
+def of_last_result(method: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[DecidingSweep, P], T]:
+    """Return a method of a result as a method of its sweep, which calls it on the last result; never communicates."""
+
+    @wraps(method)
+    def call(sweep: DecidingSweep, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return sweep._advised(method(cast(R, sweep.result()), *args, **kwargs))
+
+    return call
 
 
 class DecidingSweep(SharedResult):
@@ -86,26 +96,16 @@ class DecidingSweep(SharedResult):
                 self._warn_once("left", LEFT.format(type(self).__name__))
         return values
 
-    def _advise(self, points: Sequence[OperatingPoint | AdjustmentPoint], named: str = "point") -> None:
-        """Let the text of points whose number is not that of the rule say how it takes them."""
+    def _advised(self, found: T) -> T:
+        """Let the text of points whose number is not that of the rule say how it takes them; return what was found."""
+        several = isinstance(found, dict)
+        points: list[Any] = list(cast(Any, found).values()) if several else [found]
         for place, point in enumerate(points if self.rule is not None else ()):
-            number: Any = point.tau if isinstance(point, AdjustmentPoint) else point.log_odds
-            object.__setattr__(point, "_advice", partial(self.rule._advice_on, number, place, named))  # they are frozen
-
-    def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
-        """Estimate what the choice in the last result gains on new samples over 0.5, or over tau = 0.
-
-        Details are in :meth:`gain` of the result.
-
-        Args:
-            level: nominal coverage of the interval, in (0, 1).
-            generator: source of randomness, on the CPU; by default torch's.
-        """
-        return self.result().gain(level, generator)
-
-    def table(self) -> Table:
-        """Return the table of the last result; never communicates."""
-        return self.result().table()
+            if isinstance(point, (OperatingPoint, AdjustmentPoint)):
+                number: Any = point.tau if isinstance(point, AdjustmentPoint) else point.log_odds
+                advice = partial(self.rule._advice_on, number, place, "points" if several else "point")
+                object.__setattr__(point, "_advice", advice)  # they are frozen
+        return found
 
     def reset(self) -> None:
         """Set all counts to zero; the rule and the last result stay."""

@@ -5,61 +5,28 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.counting.arguments import Layout, Task, Thresholds, in_class_order
-from imbtorch.counting.tasks import Counting
-from imbtorch.counts import Counts, Margins, Measure, double, mapped, ratio, sums
+from imbtorch.counting.arguments import Layout, Task, Thresholds
+from imbtorch.counting.tasks import Counter, Counting
+from imbtorch.counts import Counts, Measure, mapped, sums
 from imbtorch.intervals.draws import DRAWS
-from imbtorch.intervals.intervals import HEAVY, Interval, large_cluster_warning
-from imbtorch.measures.named import (
-    AtPrevalence,
-    AveragedMeasure,
-    Measured,
-    named_measures,
-    per_class_measures,
-    resolved,
-)
-from imbtorch.measures.traits import by_any_name, by_key
-from imbtorch.metrics.base import Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.intervals.intervals import Interval
+from imbtorch.measures.named import AtPrevalence, AveragedMeasure, Measured, resolved
+from imbtorch.measures.traits import by_any_name
+from imbtorch.metrics.base import LocalCounts, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.shared_result import PREVALENCE, SharedResult
 from imbtorch.metrics.state import Setting
-from imbtorch.reports.groups import (
-    checked_class_groups,
-    checked_group_names,
-    checked_per_group,
-    few_samples_text,
-    group_problems,
-    report_memory,
-)
-from imbtorch.reports.readings import (
-    FEW_CLASSES,
-    Readings,
-    Value,
-    largest_bucket,
-    values_of_class_groups,
-    values_of_classes,
-)
+from imbtorch.reports.description import default_measures, described
+from imbtorch.reports.groups import report_memory
 from imbtorch.reports.result import ReportResult
 from imbtorch.reports.rows import Row, Snapshot
-from imbtorch.reports.texts import UNSURE, checked_names
-from imbtorch.suggestions import did_you_mean, first_names
+from imbtorch.suggestions import did_you_mean
 from imbtorch.tables import Table
-
-DEFAULT = ("iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc")
-DEFAULT_OF_TWO_CLASSES = ("iba",)
-ARGUMENTS = {
-    "overall": "measures",
-    "class": "per_class",
-    "class group": "class_groups",
-    "group": "groups",
-    "worst": "groups",
-}  # kind of row -> argument that adds it
 
 
 class ImbalanceReport(SharedResult, LocalCounts):
@@ -132,7 +99,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         lambda report: tuple(report._settings.per_class), "Keys of the measures of each class."
     )
     class_groups = Setting[dict[str, tuple[int, ...]]](
-        lambda report: dict(report._class_groups), "Indices of the classes of each class group."
+        lambda report: report._settings.class_groups, "Indices of the classes of each class group."
     )
     groups = Setting[tuple[str, ...] | None](
         lambda report: report._settings.groups or None, "Names of the groups of samples."
@@ -169,57 +136,21 @@ class ImbalanceReport(SharedResult, LocalCounts):
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         _refuse_misspelt(type(self), kwargs)
-        group_names, grouped_by = checked_group_names(groups)
-        _check_together(bool(intervals), state, weighted, group_names, per_group)
-        names = None if class_names is None else checked_names(class_names)
-        sized_by_names = names is not None and num_classes is None
-        num_classes, num_labels = _sized(task, num_classes, num_labels, names)
-        number = None if group_names is None else len(group_names)
-        counting = Counting.of(
-            task, num_classes, num_labels, threshold, logits, ignore_index, state, weighted, number, clusters
-        )
-        counting = replace(
-            counting, group_names=None if isinstance(groups, int) else group_names, sized_by_names=sized_by_names
-        )
-        class_names = _a_name_each(names, counting.size)
-        super().__init__(counting, on_invalid, **kwargs)
-        self._prevalence = None if prevalence is None else _checked_prevalence(prevalence, counting, class_names)
-        given = named_measures(self.default_measures(counting.task) if measures is None else measures)
-        overall = {key: resolved(key, each, counting, argument=f"measures[{key!r}]") for key, each in given.items()}
-        self._class_groups = checked_class_groups(class_groups, class_names)
-        # by default many classes are reported by class group only
-        of_each = per_class_measures(("recall", "precision") if per_class is None else per_class, counting)
-        if self._class_groups and not of_each:
-            raise ValueError(
-                "class_groups averages the measures in per_class, which is empty; use per_class=['recall']"
-            )
-        values = {Row(key, each.higher_is_better): Value(each) for key, each in overall.items()}
-        if per_class is not None or counting.size <= FEW_CLASSES:
-            values |= values_of_classes(of_each, class_names)
-        values |= values_of_class_groups(of_each, self._class_groups)
-        each_group = () if group_names is None else checked_per_group(per_group, group_names, overall)
-        readings = Readings(counting, class_names, values, (), group_names or (), grouped_by, each_group)
-        self._settings = replace(readings, bounded=readings.checked_intervals(intervals))
-        self._check_names()
-        self._name(self._settings.rows, prefix, postfix)
-        report_memory(counting)
+        readings = described(
+            task, num_classes, class_names=class_names, measures=measures, per_class=per_class, intervals=intervals,
+            logits=logits, num_labels=num_labels, class_groups=class_groups, groups=groups, per_group=per_group,
+            clusters=clusters, prevalence=prevalence, threshold=threshold, ignore_index=ignore_index, state=state,
+            weighted=weighted, default=self.default_measures,
+        )  # fmt: skip
+        super().__init__(readings.counting, on_invalid, **kwargs)
+        self._settings, self._prevalence = readings, readings.prevalence
+        self._name(readings.rows, prefix, postfix)
+        report_memory(readings.counting)
 
     @staticmethod
     def default_measures(task: Task) -> dict[str, Measured]:
         """Return the default measures, name -> function of counts, for you to add to or remove from."""
-        known = by_key()
-        return {name: known[name] for name in DEFAULT + DEFAULT_OF_TWO_CLASSES * (task == "binary")}
-
-    def _check_names(self) -> None:
-        """Raise if two values have the same name, or if there is no value."""
-        taken: dict[str, Row] = {}
-        for row in self._settings.rows:
-            if (other := taken.setdefault(row.name, row)) is not row:
-                raise ValueError(_collision(row.name, row, other))
-        if not taken:
-            raise ValueError(
-                "measures and per_class are both empty, so there is nothing to report; name at least one measure"
-            )
+        return default_measures(task)
 
     # --- computing --------------------------------------------------------------------------------------------------
 
@@ -243,61 +174,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
         at = Snapshot.of(counting, state, self._prevalence, rest)
         counted = at.read().marginal if self._prevalence is None else sums(at.counts)
         self._report_problems(counting.faults(state), counted.actual, self._prevalence)
-        groups = self._settings.group_names
-        if at.groups is not None and (self._may_warn("empty groups") or self._may_warn("lacking groups")):
-            for kind, text in group_problems(self._counting, at.groups, groups).items():
-                self._warn_once(kind, f"{type(self).__name__}: {text}")
-        if drawn:
-            self._warn_if_dependent(state)
-            if largest := largest_bucket(at, HEAVY):
-                self._warn_once("large cluster", large_cluster_warning(type(self).__name__, largest))
-        values = self._settings.read(at)
-        self._warn_of_few_samples(at)
-        if drawn and bool(counted.actual.any()):
-            self._warn_of_missing_bounds(values)
-        return self._keep(ReportResult(values, at, self._settings))
-
-    def _warn_of_missing_bounds(self, values: Mapping[Row, Tensor]) -> None:
-        """Warn of values without an interval, since they depend on classes without targets."""
-        if not self._may_warn("no interval"):
-            return
-        low = {row: value for row, value in values.items() if row.bound == "low" and row.kind != "group"}
-        names = [replace(row, bound="").name for row, value in low.items() if bool(value.isnan())]
-        if names:
-            text = f"bounds are nan for values that depend on classes without targets: {first_names(names)}"
-            self._warn_once("no interval", f"{type(self).__name__}: {text}")
-
-    def _warn_of_few_samples(self, at: Snapshot) -> None:
-        """Warn if one error more in a class would change a value at the prevalence far more than in the counts."""
-        share = self._prevalence
-        if share is None or self._counting.weighted or isinstance(at.counts, Margins):
-            return
-        rows = [row for row in self._settings.rows if not row.bound and self._within_one(row)]
-        if not rows or not self._may_warn("few samples"):
-            return
-        labels = self.task == "multilabel"
-        actual = double(at.counts).sum(-1)
-        weights = ratio(share.to(actual), actual)
-        actual, weights = (actual.amin(0), weights.amax(0)) if labels else (actual, weights)
-
-        def read(counts: Tensor) -> Tensor:
-            found = self._settings.read(replace(at, counts=counts, prevalence=None), drawn=False)
-            return torch.stack([found[row] for row in rows])
-
-        def samples_text(index: int, _: int) -> str:
-            what = f"{('negatives', 'positives')[index]} of a label" if labels else f"samples of {self._label(index)}"
-            return f"{actual[index]:g} {what}"
-
-        names, classes = [row.name for row in rows], weights.topk(2).indices.tolist()
-        text = few_samples_text(read, names, double(at.counts), share, classes, samples_text)
-        if text:
-            self._warn_once("few samples", f"{type(self).__name__}: {text}")
-
-    def _within_one(self, row: Row) -> bool:
-        """Return whether a value is of a measure with a range of at most [-1, 1]."""
-        measure = self._settings.measures.get(row.measure) or self._settings.per_class.get(row.measure)
-        low, high = (None, None) if measure is None else measure.traits.value_range
-        return low is not None and high is not None and low >= -1 and high <= 1
+        result = ReportResult(self._settings.read(at), at, self._settings)
+        self._warn_of_problems(result)
+        return self._keep(result)
 
     def measure(self, name: str) -> Measure:
         """Return a measure as this report computes it: a function of counts with its direction, ``higher_is_better``.
@@ -455,63 +334,3 @@ def _refuse_misspelt(cls: type, given: Iterable[str]) -> None:
         meant = did_you_mean(name, inspect.signature(cls).parameters)
         if meant and name not in TorchmetricsArguments.__annotations__:
             raise TypeError(f"{cls.__name__} has no argument {name!r}{meant}")
-
-
-def _checked_prevalence(
-    prevalence: Mapping[str, float] | Sequence[float] | Tensor, counting: Counting, class_names: Sequence[str]
-) -> Tensor:
-    """Return the class shares of the population, in the order of the classes."""
-    if counting.layout == "margins" and counting.size > 2:
-        raise ValueError(
-            "prevalence needs the whole matrix for more than two classes, because margins do not show which classes "
-            "the errors of each class were predicted as; use state='matrix'"
-        )
-    ignored = None if counting.task == "multilabel" else counting.ignored_class
-    optional = () if ignored is None else (class_names[ignored],)
-    return counting.checked_prevalence(in_class_order("prevalence", prevalence, class_names, optional))
-
-
-def _check_together(
-    intervals: bool,
-    state: Layout,
-    weighted: bool,
-    groups: Sequence[str] | None,
-    per_group: Sequence[str] | None,
-) -> None:
-    """Raise for arguments that do not fit each other."""
-    if intervals and state == "margins":
-        raise ValueError("intervals need the whole matrix; use state='matrix'")
-    if intervals and weighted:
-        raise ValueError(UNSURE)
-    if per_group is not None and groups is None:
-        raise ValueError("per_group needs groups; pass groups=[...]")
-
-
-def _sized(
-    task: Task | None, num_classes: int | None, num_labels: int | None, names: Sequence[str] | None
-) -> tuple[int | None, int | None]:
-    """Return the number of classes and of labels, by default the number of names."""
-    named = None if names is None else len(names)
-    if task == "multilabel":
-        return num_classes, named if num_labels is None else num_labels
-    return named if num_classes is None else num_classes, num_labels
-
-
-def _a_name_each(names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
-    """Return the names of the classes, by default their indices; raise unless there is one for each."""
-    if names is None:
-        return tuple(map(str, range(classes)))
-    if len(names) != classes:
-        raise ValueError(f"class_names holds {len(names)} names for {classes} classes; name each, in order")
-    return tuple(names)
-
-
-def _collision(name: str, row: Row, other: Row) -> str:
-    """Return the error message for a name that another argument already reports."""
-    cause = "intervals" if row.bound else ARGUMENTS[row.kind]
-    bound, plain = (row, other) if row.bound else (other, row)
-    if bound.bound and plain.of:
-        return f"{name!r} is a bound, which intervals adds, and a value of {plain.of!r}; give {plain.of!r} another name"
-    if "groups" in cause:
-        return f"{name!r} is already reported, and {cause} adds it again; give that group another name"
-    return f"measures already contains {name!r}, which {cause} adds; rename it in measures"

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 from typing_extensions import Self
 
-from imbtorch.compat import warn_caller
+from imbtorch.compat import rank_zero, warn_caller
 from imbtorch.counting.arguments import cpu_by_default
-from imbtorch.counting.tasks import MANY_CELLS
+from imbtorch.counting.tasks import MANY_CELLS, Counter
 from imbtorch.counts import has_float64
-from imbtorch.metrics.base import Counter, CountsMetric
+from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.merging import batch_value
 from imbtorch.metrics.state import Setting, property_names
 from imbtorch.reports.rows import Result, Row
@@ -162,6 +162,12 @@ class SharedResult(CountsMetric):
             return state
         self._last = None  # frees its memory for the copy, which is faster than new memory
         return state.clone()
+
+    def _warn_of_problems(self, result: Result) -> None:
+        """Warn of what speaks against a result, once for each kind of problem between resets."""
+        if not self.quiet and rank_zero():
+            for kind, text in result._found(self._already_warned):
+                self._warn_once(kind, f"{type(self).__name__}: {text}")
 
     def _keep(self, result: Result) -> dict[str, Tensor]:
         """Keep a result for later reads, and return its values by full name."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.counting.arguments import Layout, Task, Thresholds
-from imbtorch.counting.tasks import Counting
+from imbtorch.counting.tasks import Counter, Counting
 from imbtorch.counts import (
     Counts,
     Margins,
@@ -42,7 +42,6 @@ from imbtorch.measures import (
 from imbtorch.measures.named import AveragedMeasure, chosen_average
 from imbtorch.measures.traits import CATALOGUE, Traits, declared, traits_of
 from imbtorch.metrics.base import (
-    Counter,
     CountsMetric,
     LocalCounts,
     MetricArguments,

@@ -97,7 +97,7 @@ def _thresholds(options: argparse.Namespace) -> tuple[int, str]:
     """Choose a threshold of the scores of files."""
     data = _predictions(options, options.file, "weight", "frequency", *OF_TARGETS)
     result = data.thresholds(options.scores, options.measure, logits=options.logits, prevalence=options.prevalence)
-    points = result.best(options.at_least, alerts=options.alerts, costs=options.costs, sure=options.sure)
+    points = result.best(at_least=options.at_least, alerts=options.alerts, costs=options.costs, sure=options.sure)
     named = points if isinstance(points, dict) else {"": points}
     if options.json is not None:
         if len(named) > 1:

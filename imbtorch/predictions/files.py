@@ -731,9 +731,7 @@ def with_orders(
         raise ValueError(f"the file has a column {taken[0]!r} already, which would be written; rename it")
     several = [name for name in source.names if source.names.count(name) > 1]
     if several:
-        raise ValueError(
-            f"the file has several columns {several[0]!r}, so rows would be short; rename them"
-        )
+        raise ValueError(f"the file has several columns {several[0]!r}, so rows would be short; rename them")
     places = dict(zip(rows, range(1, len(rows) + 1), strict=True))
     start, beside = 0, f"{os.fspath(out)}.part"
     selected = source._select(source.names, raw=True)

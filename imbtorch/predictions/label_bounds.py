@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 from torch import Tensor
 
 from imbtorch.counts import check_choice
@@ -152,6 +152,8 @@ def least_positives(rows: ArrayLike, labelled: ArrayLike, found: ArrayLike, erro
     >>> int(least_positives(100, 10, 2, 0.0125))  # two are found in .009 of labellings if there are 2, in .026 if 3
     3
     """
+    from scipy import stats  # which takes half a second to import
+
     rows, labelled, found = (np.asarray(each, np.int64) for each in (rows, labelled, found))
     low, high = np.broadcast_arrays(found, rows - labelled + found)
     while np.any(low < high):

@@ -17,11 +17,11 @@ from imbtorch.counting.arguments import whole_number
 from imbtorch.counts import check_choice
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import AveragedMeasure
-from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.predictions.label_bounds import Aim, Labelled, LabelledPool, plan_sizes
 from imbtorch.predictions.samples import Given
 from imbtorch.predictions.scores import are_above, checked_scores
 from imbtorch.predictions.sources import ORDER, Arrays, floats, placed
+from imbtorch.reports.description import described, result_of_counts
 from imbtorch.reports.files import digest_of
 from imbtorch.reports.opened import checked_contents, fits, read_file
 from imbtorch.reports.readings import ENDS
@@ -369,12 +369,10 @@ def result_of_pool(
 ) -> LabelledResult:
     """Return the values of a pool with their intervals."""
     check_choice("of", of, get_args(Of))
-    report = ImbalanceReport("binary", class_names=names, measures=measures, weighted=True, per_class=())
-    report.quiet = True
+    readings = described("binary", class_names=names, measures=measures, weighted=True, per_class=())
     (rest, hits), sizes = (each.expected.item() for each in (pool.negative, pool.positive)), pool.negative.rows
-    cells = [sizes - rest, rest, pool.positive.rows - hits, hits]
-    report.update(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1]), weight=torch.tensor(cells).double())
-    return with_pool(report.result(), pool, of, notes)
+    counts = torch.tensor([[sizes - rest, pool.positive.rows - hits], [rest, hits]], dtype=torch.float64)
+    return with_pool(result_of_counts(readings, counts), pool, of, notes)
 
 
 def with_pool(plain: ReportResult, pool: LabelledPool, of: Of, notes: Sequence[str]) -> LabelledResult:

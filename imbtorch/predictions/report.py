@@ -21,13 +21,15 @@ from imbtorch.deciding.curves import AREAS
 from imbtorch.measures.named import Measured
 from imbtorch.measures.overall import macro_averaged_absolute_error
 from imbtorch.measures.traits import by_any_name, needs_matrix
-from imbtorch.metrics.report import DEFAULT, ImbalanceReport
+from imbtorch.predictions.parts import count_
 from imbtorch.predictions.samples import Samples
 from imbtorch.predictions.scores import Curves
 from imbtorch.predictions.sources import Arrays, Engine, Source
+from imbtorch.reports.description import DEFAULT, described
 from imbtorch.reports.groups import UNFIT
+from imbtorch.reports.readings import Readings
 from imbtorch.reports.result import ReportResult, with_values
-from imbtorch.reports.rows import Row
+from imbtorch.reports.rows import Row, Snapshot
 from imbtorch.reports.texts import UNSURE
 from imbtorch.suggestions import first_names
 
@@ -125,15 +127,16 @@ def counted(
     if not scored and threshold is not None:
         raise ValueError("threshold is for scores, but preds are classes; pass scores=")
     own, bounded = _split(intervals, samples, prevalence)
-    report = _report_of(samples, threshold, prevalence, measures, own)
-    curves = None
-    if scored:
-        curves = Curves(report._settings, samples.logits, report.prevalence, samples.rows, "weight" in given.more)
+    readings = _readings_of(samples, threshold, prevalence, measures, own)
+    counting = readings.counting
+    state = counting.zeros()
+    curves = Curves(readings, samples.rows) if scored else None
     for part in samples.parts():
-        report.update(part.preds, part.target, **part.extra)
+        batch = count_(counting, state, part)
         if curves is not None and len(part.target):
-            curves.update(part.preds, part.target, part.extra)
-    result, rows, notes = report.result(), dict[Row, Tensor](), list[str]()
+            curves.update(part, batch.scores)
+    at = Snapshot.of(counting, state, readings.prevalence)
+    result, rows, notes = ReportResult(readings.read(at), at, readings), dict[Row, Tensor](), list[str]()
     if curves is not None:
         rows, notes = curves.values(bounded)
         if intervals is True and "cluster" in given.more:
@@ -145,10 +148,10 @@ def counted(
     return with_values(result, rows, (*samples.notes, *notes))
 
 
-def _report_of(
+def _readings_of(
     samples: Samples, threshold: Thresholds | None, prevalence: Any, measures: Any, intervals: Any
-) -> ImbalanceReport:
-    """Return the report that counts some samples."""
+) -> Readings:
+    """Return what a report reads from the counts of some samples."""
     given = samples.given
     column = given.more.get("group", "")
     grouped_by = "group" if set(column) & set(UNFIT) else column  # a checkpoint's file name cannot hold all signs
@@ -163,9 +166,9 @@ def _report_of(
         "state": _layout(samples, _listed(measures), intervals, prevalence),
     }
     if samples.may_abstain:
-        return ImbalanceReport("multiclass", **options | with_no_answer(samples, measures, options["prevalence"]))
+        return described("multiclass", **options | with_no_answer(samples, measures, options["prevalence"]))
     named = _without_areas(measures, given.scored)
-    return ImbalanceReport(samples.task, class_names=samples.names, measures=named, **options)
+    return described(samples.task, class_names=samples.names, measures=named, **options)
 
 
 NO_ANSWER = "no answer"  # class of predictions that are none, behind the others; means over classes leave it out

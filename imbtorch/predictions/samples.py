@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, read_cell, typed, without_left_out
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.clusters import cluster_ids
+from imbtorch.predictions.parts import Part
 from imbtorch.predictions.scores import checked_scores
 from imbtorch.predictions.sources import (
     Arrays,
@@ -31,14 +31,6 @@ from imbtorch.reports.texts import checked_names
 from imbtorch.suggestions import first_names
 
 MOST_GROUPS = 1000  # groups of samples
-
-
-class Part(NamedTuple):
-    """Some samples, or groups of equal samples."""
-
-    preds: Tensor
-    target: Tensor
-    extra: dict[str, Tensor]
 
 
 @dataclass(frozen=True)

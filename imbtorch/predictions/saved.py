@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any, TypedDict, TypeVar, get_args, overload
 
@@ -23,14 +24,12 @@ from imbtorch.counting.arguments import (
     refuses_arguments_of_others,
 )
 from imbtorch.counts import check_choice
-from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
+from imbtorch.deciding.adjustment_result import AdjustmentSettings, LogitAdjustmentResult, result_of_buckets
 from imbtorch.deciding.points import OperatingPoint
 from imbtorch.deciding.sweep_result import SweepResult
-from imbtorch.deciding.sweep_settings import Also
+from imbtorch.deciding.sweep_settings import Also, SweepSettings
 from imbtorch.intervals.intervals import check_level
 from imbtorch.measures.named import Measured
-from imbtorch.metrics.adjustment_sweep import LogitAdjustmentSweep
-from imbtorch.metrics.sweep import ThresholdSweep
 from imbtorch.predictions.compare import Pairing, paired
 from imbtorch.predictions.label_bounds import Aim
 from imbtorch.predictions.labels import (
@@ -45,9 +44,10 @@ from imbtorch.predictions.labels import (
     read_pool,
     result_of_pool,
 )
+from imbtorch.predictions.parts import Part, count_
 from imbtorch.predictions.report import check_order, counted, opened, reading
 from imbtorch.predictions.samples import Given, Samples, from_arrays, from_source, samples_of
-from imbtorch.predictions.scores import sizes_of
+from imbtorch.predictions.scores import BinnedScores, sizes_of
 from imbtorch.predictions.sources import ORDER, Source, check_not_drawn
 from imbtorch.reports.result import ReportResult
 from imbtorch.suggestions import did_you_mean
@@ -380,7 +380,7 @@ class Predictions:
         check_order(samples, prevalence, ())
         if isinstance(prevalence, Mapping):
             prevalence = in_class_order("prevalence", _by_name(prevalence), samples.names)
-        sweep = ThresholdSweep(
+        settings = SweepSettings.of(
             measure,
             thresholds,
             samples.task,
@@ -396,8 +396,9 @@ class Predictions:
             clusters="cluster" in self._more,
             **sizes_of(samples.task, samples.names),
         )
-        _count(samples, sweep)
-        return sweep.result()
+        binned = BinnedScores(settings)
+        _count(samples, binned.update)
+        return binned.result()
 
     def adjustments(
         self,
@@ -435,7 +436,7 @@ class Predictions:
             raise ValueError("logit adjustments are of the classes of unweighted samples; choose thresholds instead")
         if samples.task == "binary" and "" in samples.given.preds:
             raise ValueError("logit adjustments need scores of both classes; choose a threshold instead, by thresholds")
-        sweep = LogitAdjustmentSweep(
+        settings = AdjustmentSettings.of(
             measure,
             in_class_order("prior", _by_name(prior), samples.names) if isinstance(prior, Mapping) else prior,
             at_least=at_least,
@@ -445,8 +446,10 @@ class Predictions:
             higher_is_better=higher_is_better,
             logits=logits,
         )
-        _count(samples, sweep)
-        return sweep.result()
+        counter = settings.counter()
+        state = counter.zeros()
+        _count(samples, partial(count_, counter, state))
+        return result_of_buckets(settings, counter.of_buckets(state))
 
     # fmt: off
     @overload
@@ -550,12 +553,12 @@ def _by_name(given: Mapping[Any, float]) -> dict[str, float]:
     return {str(key): value for key, value in given.items()}
 
 
-def _count(samples: Samples, sweep: ThresholdSweep | LogitAdjustmentSweep) -> None:
-    """Update a sweep with all samples."""
+def _count(samples: Samples, count: Callable[[Part], Any]) -> None:
+    """Count all samples."""
     with reading(samples.given.source):
         for part in samples.parts():
             if len(part.target):
-                sweep.update(part.preds, part.target, **part.extra)
+                count(part)
 
 
 @refuses_arguments_of_others

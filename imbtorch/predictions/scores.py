@@ -11,15 +11,24 @@ import torch
 from torch import Tensor
 
 from imbtorch.columns import Array, Missing
-from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import Task
-from imbtorch.counting.logits import against_the_rest, logit_threshold, of_class_one
+from imbtorch.counting.logits import (
+    PROBABILITIES,
+    SUMS,
+    against_the_rest,
+    like_probabilities,
+    logit_threshold,
+    of_class_one,
+    sum_to_one,
+)
 from imbtorch.counting.tasks import UNEVEN
 from imbtorch.counts import rescaled_rows
 from imbtorch.deciding.curves import AREAS, histogram_of_ranks
-from imbtorch.deciding.sweep_result import SweepResult
+from imbtorch.deciding.histogram import Hidden
+from imbtorch.deciding.sweep_result import SweepResult, result_of_histogram
+from imbtorch.deciding.sweep_settings import SweepSettings
 from imbtorch.intervals.intervals import Interval
-from imbtorch.metrics.sweep import ThresholdSweep
+from imbtorch.predictions.parts import Part, count_
 from imbtorch.reports.readings import Readings
 from imbtorch.reports.rows import Row, shown
 from imbtorch.suggestions import first_names
@@ -27,6 +36,7 @@ from imbtorch.suggestions import first_names
 MOST_ROWS, MOST_SCORES = 5_000_000, 50_000_000  # up to which areas are exact
 LOW, ENOUGH = 0.3, 10  # area below which scores may be reversed, with so many positives
 DECIMALS = (1, 2, 3, 4)  # of probabilities that may have been rounded
+ONE_POINT = "all scores are 0 or 1, so curves have a single point; pass probabilities, or classes as preds"
 OUTSIDE = "sigmoids or percentages? logits=True only for logits"
 
 
@@ -119,62 +129,93 @@ def _are_rounded(scores: Array, sums: Array) -> Array:
 
 
 @dataclass
+class BinnedScores:
+    """Histogram of scores that come in parts, and the result of a sweep of them."""
+
+    settings: SweepSettings
+
+    def __post_init__(self) -> None:
+        """Begin without samples."""
+        self._counter, self._hidden, self._parts = self.settings.histogram(), Hidden(), 0
+        self._state = self._counter.zeros()
+
+    def update(self, part: Part) -> None:
+        """Count samples.
+
+        Raises:
+            ValueError: for logits that are probabilities, and as a sweep.
+        """
+        if self.settings.counting.logits and not self._parts and part.preds.ndim > 1 and sum_to_one(part.preds):
+            raise ValueError(f"scores {SUMS}")
+        batch = count_(self._counter, self._state, part)
+        self._hidden = self._counter.hidden_with(self._hidden, part.preds, batch, not self._parts)
+        self._parts += 1
+
+    def result(self) -> SweepResult:
+        """Return the result of all samples so far."""
+        return result_of_histogram(self.settings, self._counter, self._state, self._hidden)
+
+
+@dataclass
 class Curves:
     """Areas under curves, from scores that come in parts.
 
     Areas are exact for few samples, whose scores are kept; of many they are those of a sweep's bins.
 
     Args:
-        settings: those of the report: its task, classes or labels, and groups of samples.
-        logits: whether scores are logits.
-        prevalence: class shares, in the order of the classes; for labels of positives.
+        settings: description of the report: how it counts, its classes or labels, prevalence and groups of samples.
         rows: number of samples to come.
-        weighted: whether samples have weights.
     """
 
     settings: Readings
-    logits: bool
-    prevalence: Sequence[float] | None
     rows: int
-    weighted: bool
     _kept: list[tuple[Tensor, Tensor, Tensor, Tensor]] = field(default_factory=list)
     _hard: bool = True
-    _sweep: ThresholdSweep | None = None
+    _notes: list[str] = field(default_factory=list)
+    _binned: BinnedScores | None = None
 
     def __post_init__(self) -> None:
         """Make a sweep for many samples."""
-        self.task, self.names = self.settings.counting.task, self.settings.class_names
+        counting, self.names, shares = self.settings.counting, self.settings.class_names, self.settings.prevalence
+        self.task, self.logits = counting.task, counting.logits
+        self.prevalence = shares[:, 1] if shares is not None and self.task == "multilabel" else shares
         width = 1 if self.task == "binary" else len(self.names)
         if self.rows > MOST_ROWS or self.rows * width > MOST_SCORES:
-            self._sweep = ThresholdSweep(
+            settings = SweepSettings.of(
                 "balanced_accuracy",
                 task=self.task,
                 prevalence=self.prevalence,
                 logits=self.logits,
-                weighted=self.weighted,
+                weighted=counting.weighted,
                 also=("auc", "average_precision"),
                 **sizes_of(self.task, self.names),
             )
+            self._binned = BinnedScores(settings)
 
-    def update(self, scores: Tensor, target: Tensor, extra: Mapping[str, Tensor]) -> None:
-        """Add samples, with ``weight``, ``frequency`` and ``group`` where they have them."""
+    def update(self, part: Part, odds: Tensor | None) -> None:
+        """Add samples, with ``weight``, ``frequency`` and ``group`` where they have them.
+
+        The log-odds of the first of two classes or labels may turn out to be probabilities.
+        """
+        scores, target, extra = part
+        if self.logits and self.task != "multiclass" and odds is not None and not self._notes:
+            self._notes = [PROBABILITIES] * like_probabilities(odds, of_labels=self.task == "multilabel")
         self._hard = self._hard and not self.logits and bool(((scores == 0) | (scores == 1)).all())
         sums = {name: each for name, each in extra.items() if name in ("weight", "frequency")}
-        if self._sweep is None:
+        if self._binned is None:
             weight = next(iter(sums.values()), torch.ones(len(target), dtype=torch.float64))
             self._kept.append((scores, target, weight, extra.get("group", torch.zeros(len(target), dtype=torch.long))))
         else:
-            self._sweep.update(scores, target, **sums)
+            self._binned.update(Part(scores, target, sums))
 
     def values(self, bounded: Sequence[str]) -> tuple[dict[Row, Tensor], list[str]]:
         """Return all rows, areas with the bounds that are named, and what a reader of them must know."""
-        if self._hard:
-            warn_caller("all scores are 0 or 1, so curves have a single point; pass probabilities, or classes as preds")
-        if self._sweep is None:
-            return self._exact(bounded), []
+        self._notes += [ONE_POINT] * self._hard
+        if self._binned is None:
+            return self._exact(bounded), self._notes
         note = f"auc, average_precision: by the bins of a sweep, since there are {self.rows:,} samples"
-        note += "; groups have none" * bool(self.settings.groups)
-        return self._binned(self._sweep.result(), bounded), [note]
+        self._notes.append(note + "; groups have none" * bool(self.settings.groups))
+        return self._of_bins(self._binned.result(), bounded), self._notes
 
     def _exact(self, bounded: Sequence[str]) -> dict[Row, Tensor]:
         """Return areas of all samples, and of each group of them, from all scores."""
@@ -205,7 +246,7 @@ class Curves:
             histogram = histogram_of_ranks(place, positive, len(different), weight.unsqueeze(0))[0]
             rates = histogram
             if shares is not None:
-                rates = rescaled_rows(histogram, torch.tensor([1 - shares[at], shares[at]], dtype=torch.float64))
+                rates = rescaled_rows(histogram, torch.stack((1 - shares[at], shares[at])))
             whole.append(bool(histogram.sum(-1).all()))
             positives.append(int(positive.sum()))
             for measure, (value, interval) in AREAS.items():
@@ -214,14 +255,14 @@ class Curves:
                 if row.name in (bounded or ()) and whole[-1]:
                     bounds |= ends_of(row, interval(histogram))
         if bounded is not None:
-            _warn_if_reversed(found["auc"], positives)
+            self._note_if_reversed(found["auc"], positives)
         if not binary:
             for measure, areas in found.items():
                 of_whole = torch.where(torch.tensor(whole), torch.stack(list(areas.values())), torch.nan)
                 areas[Row(measure, True)] = of_whole.nanmean()
         return {row: value for areas in found.values() for row, value in areas.items()} | bounds
 
-    def _binned(self, result: SweepResult, bounded: Sequence[str]) -> dict[Row, Tensor]:
+    def _of_bins(self, result: SweepResult, bounded: Sequence[str]) -> dict[Row, Tensor]:
         """Return areas from the bins of a sweep."""
         binary = self.task == "binary"
         rows: dict[Row, Tensor] = {}
@@ -234,22 +275,21 @@ class Curves:
                     interval, place = result.interval(measure), 0 if binary else self.names.index(row.of)
                     rows |= ends_of(row, interval, place)
         areas = {row: value for row, value in rows.items() if row.measure == "auc" and not row.bound}
-        _warn_if_reversed(areas, [ENOUGH] * len(areas))
+        self._note_if_reversed(areas, [ENOUGH] * len(areas))
         return rows
 
-
-def _warn_if_reversed(areas: Mapping[Row, Tensor], positives: Sequence[int]) -> None:
-    """Warn of areas that chance hardly makes so low."""
-    low = [
-        f"{row.name} {value.item():.3f}"
-        for (row, value), number in zip(areas.items(), positives, strict=True)
-        if number >= ENOUGH and value < LOW
-    ]
-    if low:
-        warn_caller(
-            f"report: {first_names(low)}, so the scores may be those of the other class; pass the scores of the "
-            "positive class, such as 1 - preds of probabilities"
-        )
+    def _note_if_reversed(self, areas: Mapping[Row, Tensor], positives: Sequence[int]) -> None:
+        """Note areas that chance hardly makes so low."""
+        low = [
+            f"{row.name} {value.item():.3f}"
+            for (row, value), number in zip(areas.items(), positives, strict=True)
+            if number >= ENOUGH and value < LOW
+        ]
+        if low:
+            self._notes.append(
+                f"{first_names(low)}, so the scores may be those of the other class; pass the scores of the positive "
+                "class, such as 1 - preds of probabilities"
+            )
 
 
 def _ranked(preds: Tensor, task: Task, logits: bool) -> Tensor:

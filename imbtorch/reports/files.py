@@ -31,6 +31,7 @@ def text_of_file(
     at: Snapshot,
     readings: Readings,
     notes: Sequence[str],
+    problems: Mapping[str, str],
     parts: Sequence[Sequence[str]] = (),
 ) -> str:
     """Return the text of a file: version, settings, counts, and those values that the counts cannot give."""
@@ -51,6 +52,7 @@ def text_of_file(
         "buckets": None if at.buckets is None else at.buckets.tolist(),
         "dependent": at.dependent,
         "notes": list(notes),
+        "problems": dict(problems),
         "values": [
             {
                 **{"name": row.name, "value": _number(value.item()), "double": value.dtype == torch.float64},
@@ -74,7 +76,6 @@ def digest_of(data: Mapping[str, Any]) -> str:
 def _settings(at: Snapshot, readings: Readings) -> dict[str, Any]:
     """Return the arguments of a report of the same settings, without measures whose code no file holds."""
     counting = readings.counting
-    groups = {row.of: value.measure.over_classes for row, value in readings.values.items() if row.kind == "class group"}
     per_class: dict[str, Any] | None = _of_measures(readings.per_class)
     if not readings.per_class and counting.size > FEW_CLASSES:
         per_class = None  # the default of many classes, whose groups alone are reported
@@ -89,7 +90,7 @@ def _settings(at: Snapshot, readings: Readings) -> dict[str, Any]:
         "per_class": per_class,
         "intervals": bounded,
         "logits": counting.logits,
-        "class_groups": groups or None,
+        "class_groups": readings.class_groups or None,
         "groups": {readings.grouped_by: readings.groups} if readings.grouped_by else readings.groups or None,
         "per_group": [key for key in readings.per_group if key in measures] if readings.groups else None,
         "clusters": counting.clusters,

@@ -15,7 +15,7 @@ import torch
 
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.clusters import BUCKETS
-from imbtorch.metrics.report import ImbalanceReport
+from imbtorch.reports.description import described
 from imbtorch.reports.files import FORMAT, SCHEMA, arguments_of_file, counts_of_file, digest_of, rows_of_file
 from imbtorch.reports.result import ReportResult
 from imbtorch.reports.rows import Bound, Kind, Snapshot
@@ -141,13 +141,13 @@ def _are_counts(given: Any, shape: tuple[int, ...], weighted: bool) -> bool:
 def result_of(data: Mapping[str, Any]) -> ReportResult:
     """Make a result of the contents of a file."""
     _check(data)
-    report = ImbalanceReport(**arguments_of_file(data))
-    kind = torch.float64 if report.weighted else torch.int64
+    readings = described(**arguments_of_file(data))
+    kind = torch.float64 if readings.counting.weighted else torch.int64
     groups, buckets = data["groups"], data["buckets"]
     at = Snapshot(
         counts_of_file(data["counts"], kind),
         None if groups is None else counts_of_file(groups, kind),
-        report._prevalence,
+        readings.prevalence,
         None if buckets is None else torch.tensor(buckets, dtype=kind),
         data["dependent"],
     )
@@ -155,7 +155,7 @@ def result_of(data: Mapping[str, Any]) -> ReportResult:
     if any(each["kind"] == "rule" for each in values):
         values = [each for each in values if each["kind"] != "rule"]
         notes.append("the rule of imbtorch 0.6 is left out; Predictions.thresholds and .adjustments choose one")
-    rows = report._settings.read(at)
-    stored = {row: value for row, value in rows_of_file(values, report._settings.by).items() if row not in rows}
+    rows = readings.read(at)
+    stored = {row: value for row, value in rows_of_file(values, readings.by).items() if row not in rows}
     more = data["imbtorch"], tuple(notes), tuple(data.get("parts", ()))
-    return ReportResult({**rows, **stored}, at, report._settings, *more)
+    return ReportResult({**rows, **stored}, at, readings, *more)

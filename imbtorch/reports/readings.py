@@ -16,7 +16,7 @@ from imbtorch.counts import Counts, Measure, mapped, sums
 from imbtorch.intervals.baselines import always_commonest
 from imbtorch.intervals.buckets import FEW_BUCKETS, resample_buckets
 from imbtorch.intervals.draws import DRAWS, seeded
-from imbtorch.intervals.intervals import LARGE, TOO_NARROW, Interval, largest_cluster, posterior_of
+from imbtorch.intervals.intervals import HEAVY, LARGE, TOO_NARROW, Interval, largest_cluster, posterior_of
 from imbtorch.measures.named import PER_CLASS, AtPrevalence, AveragedMeasure, of_name, one_value
 from imbtorch.reports.groups import comparable_groups, worst
 from imbtorch.reports.rows import Bound, Row, Snapshot, group_label, shown
@@ -88,6 +88,8 @@ class Readings:
         groups: names of the groups of samples, in the order of their indices; empty without groups.
         grouped_by: what groups the samples, such as ``"site"``; empty if it is unknown.
         per_group: keys of the measures that are reported for each group of samples.
+        prevalence: class shares of the population for which values are computed, ``[K]`` or for labels ``[L, 2]``;
+            None for those of the counts.
     """
 
     counting: Counting
@@ -97,6 +99,7 @@ class Readings:
     groups: tuple[str, ...] = ()
     grouped_by: str = ""
     per_group: tuple[str, ...] = ()
+    prevalence: Tensor | None = None
 
     @cached_property
     def measures(self) -> dict[str, AveragedMeasure]:
@@ -107,6 +110,11 @@ class Readings:
     def per_class(self) -> dict[str, AveragedMeasure]:
         """Key -> measure of each class."""
         return {row.measure: value.measure for row, value in self.values.items() if row.kind == "class"}
+
+    @property
+    def class_groups(self) -> dict[str, tuple[int, ...]]:
+        """Name -> indices of the classes of each class group."""
+        return {row.of: value.measure.over_classes for row, value in self.values.items() if row.kind == "class group"}
 
     @cached_property
     def by(self) -> str:
@@ -280,7 +288,8 @@ class Readings:
             return f"intervals: {100 * LEVEL:g}% posterior"
         text = f"intervals: {100 * LEVEL:g}% cluster bootstrap of {int(buckets.flatten(1).any(1).sum())} buckets"
         text += ", posterior for single labels" * bool(alone)
-        return f"{text}; {largest} of the samples, {TOO_NARROW}" if (largest := largest_bucket(at)) else text
+        largest = "" if largest_bucket(at, HEAVY) else largest_bucket(at)  # a problem of the result names a heavy one
+        return f"{text}; {largest} of the samples, {TOO_NARROW}" if largest else text
 
     def _at_once(self, rows: Sequence[Row], at: Snapshot) -> dict[str, Measure]:
         """Return the measures to draw; a measure of each class occurs once, with the values of all classes."""

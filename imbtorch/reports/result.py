@@ -20,8 +20,9 @@ from imbtorch.intervals.intervals import Interval
 from imbtorch.measures.named import of_name
 from imbtorch.reports.files import text_of_file
 from imbtorch.reports.groups import comparable_groups
+from imbtorch.reports.problems import FINDERS
 from imbtorch.reports.readings import ENDS, LEVEL, Readings, values_of_classes
-from imbtorch.reports.rows import Result, Row, Snapshot, group_label, shown
+from imbtorch.reports.rows import Finder, Result, Row, Snapshot, group_label, shown
 from imbtorch.tables import COUNTS, Cell, Table, baseline_line, replace_file
 from imbtorch.version import __version__
 
@@ -58,6 +59,10 @@ class ReportResult(Result):
     @property
     def _came(self) -> tuple[Counting, bool]:
         return self._settings.counting, self._at.dependent
+
+    @property
+    def _finders(self) -> tuple[Finder, ...]:
+        return FINDERS
 
     @property
     def groups(self) -> Counts | None:
@@ -116,7 +121,7 @@ class ReportResult(Result):
         Args:
             path: path of the file; an older one is replaced once the new one is complete.
         """
-        at, more = self._at.whole, (self._notes, self._parts)
+        at, more = self._at.whole, (self._notes, self.problems, self._parts)
         replace_file(path, text_of_file(self._rows, self.signature, self._version, at, self._settings, *more).encode())
 
     def of_classes(self, key: str) -> Tensor:
@@ -272,7 +277,7 @@ class ReportResult(Result):
         if directed is not None:
             blocks["group"] = _worst_first(blocks["group"], directed.measure, directed.better)
         baseline = baseline_line(*settings.baseline(at))
-        notes = means_text(settings), baseline, settings.intervals_text(at), *self._notes
+        notes = means_text(settings), baseline, settings.intervals_text(at), *self._notes, *self.problems.values()
         return Table(
             {kind: found for kind, found in blocks.items() if found},
             tuple(filter(None, notes)),

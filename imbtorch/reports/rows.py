@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pickle import UnpicklingError
@@ -155,6 +155,9 @@ def shown(values: Sequence[Tensor]) -> tuple[Tensor, ...]:
 # --- results ---------------------------------------------------------------------------------------------------------
 SCHEMA = 4  # version of pickled results; raise it when their contents change
 R = TypeVar("R", bound="Result")
+Finder: TypeAlias = tuple[
+    tuple[str, ...], Callable[[Any], str]
+]  # kinds of a problem, and what describes it or gives ""
 TOO_NARROW = (
     "the interval treats them as independent and is too narrow; build it with clusters=True, and pass "
     "update(..., cluster=ids) unless each sample is a cluster of its own positions"
@@ -207,6 +210,31 @@ class Result:
             warn_once(warned, "dependent", f"{type(self).__name__}: {text}")
 
     @property
+    def _finders(self) -> tuple[Finder, ...]:
+        """Functions that describe what speaks against the values."""
+        raise NotImplementedError
+
+    def _found(self, told: set[str]) -> Iterator[tuple[str, str]]:
+        """Yield kind and text of each problem, but of kinds that were told; add its kinds to them."""
+        for kinds, find in self._finders:
+            if told.isdisjoint(kinds) and (text := find(self)):
+                yield kinds[0], text
+                told.update(kinds)
+
+    @cached_property
+    def problems(self) -> dict[str, str]:
+        """What speaks against the values, kind -> text: classes without targets, groups without samples, and the like.
+
+        The table shows these texts below its values, and the JSON of a report holds them.
+
+        >>> from imbtorch import report
+        >>> result = report(preds=["cat", "dog"], target=["cat", "cat"], class_names=["cat", "dog"])
+        >>> result.problems["unseen"].partition(";")[0]
+        '1 of 2 classes had no target: dog'
+        """
+        return dict(self._found(set()))
+
+    @property
     def rows(self) -> dict[Row, Tensor]:
         """Dict of row -> value."""
         return {row: value.clone() for row, value in self._rows.items()}
@@ -249,7 +277,7 @@ class Result:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle."""
-        own = {name: part for name, part in vars(self).items() if name not in ("_by_name", "_warned")}
+        own = {name: part for name, part in vars(self).items() if name not in ("_by_name", "_warned", "problems")}
         rows = {row: value.clone() for row, value in self._rows.items()}
         return own | {"schema": SCHEMA, "_rows": rows}
 

@@ -69,7 +69,7 @@ def test_what_is_logged_is_what_best_finds():
         assert sweep.compute()["threshold"] == point.threshold
         assert sweep.compute()["value"].item() == pytest.approx(point.value, abs=1e-6)
         assert sweep.best().threshold == point.threshold  # without arguments, the limits of the sweep
-        assert sweep.best({}).threshold == free.best().threshold == free.compute()["threshold"]
+        assert sweep.best(at_least={}).threshold == free.best().threshold == free.compute()["threshold"]
         assert sweep.metric(imbtorch.FScore).threshold == point.threshold
 
 
@@ -221,11 +221,11 @@ def test_limits_of_a_call_add_to_those_of_the_sweep():
     both = sweep.best(alerts=0.12)  # of which the recall of .6 stays
     free, *_ = swept("f1")
     assert both.threshold == free.best(at_least={"recall": 0.6}, alerts=0.12).threshold
-    assert (
-        sweep.best({"precision": 0.5}).threshold == free.best({"recall": 0.6, "precision": 0.5}, alerts=0.5).threshold
-    )
-    assert sweep.best({"recall": 0.9}).threshold == free.best({"recall": 0.9}, alerts=0.5).threshold  # replaced
-    assert sweep.best({}).threshold == free.best().threshold
+    both = free.best(at_least={"recall": 0.6, "precision": 0.5}, alerts=0.5)
+    assert sweep.best(at_least={"precision": 0.5}).threshold == both.threshold
+    replaced = free.best(at_least={"recall": 0.9}, alerts=0.5)
+    assert sweep.best(at_least={"recall": 0.9}).threshold == replaced.threshold
+    assert sweep.best(at_least={}).threshold == free.best().threshold
 
 
 @pytest.mark.parametrize(("name", "floor"), [("precision", 0.02), ("npv", 0.995)])
@@ -251,7 +251,7 @@ def all_promised_at(sweep, floors, sure):
         alerts = directed(lambda counts: counts[..., 1].sum(-1) / counts.sum((-2, -1)), higher)
         chosen = ThresholdSweep(alerts, logits=True, prevalence=sweep.prevalence)
         state_of(chosen).copy_(state_of(sweep))
-        ends.append(chosen.result().best(floors, sure=sure).threshold)
+        ends.append(chosen.result().best(at_least=floors, sure=sure).threshold)
     assert ends[0] < ends[1]
     return ends
 

@@ -196,7 +196,7 @@ def swept(measure="recall", **arguments):
 def test_the_best_of_the_promised_thresholds_is_kept():
     """The highest recall of all cuts between scores at which the oracle promises a precision."""
     sweep = swept()
-    point = sweep.best({"precision": 0.5}, sure=0.9)
+    point = sweep.best(at_least={"precision": 0.5}, sure=0.9)
     counts = sweep.result().matrices()
     distinct = torch.stack(sorted(counts.unique(dim=0), key=lambda each: each[:, 0].sum().item()))
     kept = distinct[torch.tensor(walk_of_precision(distinct, 0.5, 0.1))]
@@ -204,13 +204,13 @@ def test_the_best_of_the_promised_thresholds_is_kept():
     assert point.sure == 0.9
     assert 0.8 < point.holds["precision"] < 1
     assert "; promised at sure=0.9" in str(point)
-    assert sweep.best({"precision": 0.5}).sure is None
-    assert "promised" not in str(sweep.best({"precision": 0.5}))
+    assert sweep.best(at_least={"precision": 0.5}).sure is None
+    assert "promised" not in str(sweep.best(at_least={"precision": 0.5}))
 
 
 def test_every_limit_is_promised_at_the_full_level():
     sweep = swept("f1")
-    point = sweep.best({"recall": 0.6, "precision": 0.5}, alerts=0.15, sure=0.9)
+    point = sweep.best(at_least={"recall": 0.6, "precision": 0.5}, alerts=0.15, sure=0.9)
     for name, bound in (("recall", 0.6), ("precision", 0.5), ("alerts", 0.15)):
         assert p_value(name, bound, point.counts) <= 0.1
     assert list(point.holds) == ["recall", "precision", "alerts"]
@@ -221,23 +221,23 @@ def test_promises_that_cannot_be_made_say_why():
     with pytest.raises(
         ValueError, match=r"promised to have precision >= 0.97 at sure=0.99 \(precision >= 0.97 at none\)"
     ):
-        sweep.best({"precision": 0.97}, sure=0.99)
+        sweep.best(at_least={"precision": 0.97}, sure=0.99)
     with pytest.raises(
         ValueError, match=r"\(each limit at some, but never all at one\); count more samples, lower sure"
     ):
-        sweep.best({"recall": 0.78, "precision": 0.54}, sure=0.9)
+        sweep.best(at_least={"recall": 0.78, "precision": 0.54}, sure=0.9)
     for name in ("balanced_accuracy", "gmean", "mcc", "cba", "iam"):
         with pytest.raises(
             ValueError, match=f"sure= cannot promise '{name}'.*it can promise recall, specificity, alerts"
         ):
-            sweep.best({name: 0.1}, sure=0.9)
-    assert 0.9 < swept("f1").best({"mcc": 0.3}).holds["mcc"] <= 1  # without a promise
+            sweep.best(at_least={name: 0.1}, sure=0.9)
+    assert 0.9 < swept("f1").best(at_least={"mcc": 0.3}).holds["mcc"] <= 1  # without a promise
     with pytest.raises(ValueError, match="cannot promise 'accuracy' at the prevalence, because it depends on"):
-        swept(prevalence=[0.99, 0.01]).best({"accuracy": 0.1}, sure=0.9)
+        swept(prevalence=[0.99, 0.01]).best(at_least={"accuracy": 0.1}, sure=0.9)
     weighted = ThresholdSweep("recall", weighted=True)
     weighted.update(torch.tensor([0.2, 0.7]), torch.tensor([0, 1]))
     with pytest.raises(ValueError, match="sums of weights are not"):
-        weighted.best({"recall": 0.5}, sure=0.9)
+        weighted.best(at_least={"recall": 0.5}, sure=0.9)
 
 
 # --- in the constructor ---------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_a_sweep_logs_and_its_rule_holds_the_promised_threshold():
     assert found["threshold"] > swept(at_least={"precision": 0.5}).compute()["threshold"]
     assert "sure=0.9" in repr(sweep)
     assert sweep.best(at_least={}).sure is None
-    assert sweep.best({"precision": 0.4}, sure=0.6).sure == 0.6
+    assert sweep.best(at_least={"precision": 0.4}, sure=0.6).sure == 0.6
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ import imbtorch
 from imbtorch import LogitAdjustment, LogitAdjustmentSweep, Threshold, ThresholdSweep
 
 PRIOR = [900, 90, 10]
+ADJUSTMENT = LogitAdjustment(PRIOR, logits=True)
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (4, 3, 2), (4, 3, 2, 5)])
@@ -24,7 +25,7 @@ PRIOR = [900, 90, 10]
 def test_adjusted_logits(shape, tau):
     logits = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     logs = np.log(np.array(PRIOR) / 1000).reshape(3, *[1] * (len(shape) - 2))
-    found = LogitAdjustment(PRIOR, tau)(logits)
+    found = LogitAdjustment(PRIOR, tau, logits=True)(logits)
     assert found.dtype == torch.float32
     assert np.allclose(found.numpy(), logits.numpy() - tau * logs, atol=1e-6)
 
@@ -33,18 +34,18 @@ def test_tau_one_chooses_by_the_likelihood():
     """Of calibrated logits tau = 1 leaves the log-likelihood of each class, up to a constant."""
     logits, _, prior = long_tail(200)
     likelihood = logits - prior.div(prior.sum()).log()
-    assert torch.allclose(LogitAdjustment(prior)(logits), likelihood, atol=1e-12)
+    assert torch.allclose(LogitAdjustment(prior, logits=True)(logits), likelihood, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_rules_add_in_float32_at_least(dtype):
     logits = torch.tensor([[10.0, 0.0, 0.0]], dtype=dtype)
     wide = torch.promote_types(dtype, torch.float32)
-    assert LogitAdjustment(PRIOR)(logits).dtype == wide
-    half = LogitAdjustment([90000, 9, 1], 0.1).to(dtype)
+    assert LogitAdjustment(PRIOR, logits=True)(logits).dtype == wide
+    half = LogitAdjustment([90000, 9, 1], 0.1, logits=True).to(dtype)
     assert half.prior.dtype == half.tau.dtype == torch.float64
     assert half.tau == 0.1
-    assert torch.equal(half(logits), LogitAdjustment([90000, 9, 1], 0.1)(logits))
+    assert torch.equal(half(logits), LogitAdjustment([90000, 9, 1], 0.1, logits=True)(logits))
     label = Threshold([0.1, 0.2]).half()
     assert label.threshold.tolist() == [0.1, 0.2]
 
@@ -75,8 +76,8 @@ def test_thresholds_of_labels():
 @pytest.mark.parametrize(
     ("rule", "shape"),
     [
-        (LogitAdjustment(PRIOR, 0.5), (4, 3)),
-        (LogitAdjustment(PRIOR, 0.5), (4, 3, 2)),
+        (LogitAdjustment(PRIOR, 0.5, logits=True), (4, 3)),
+        (LogitAdjustment(PRIOR, 0.5, logits=True), (4, 3, 2)),
         (Threshold(0.4, logits=True), (4,)),
         (Threshold([0.4, 0.3, 0.2]), (4, 3)),
     ],
@@ -95,13 +96,13 @@ def test_other_forms_decide_alike(rule, shape):
 
 
 def test_the_state_dict_holds_the_rule():
-    source, target = LogitAdjustment(PRIOR, 0.25), LogitAdjustment([1, 2, 3])
+    source, target = LogitAdjustment(PRIOR, 0.25, logits=True), LogitAdjustment([1, 2, 3], logits=True)
     assert list(source.state_dict()) == ["prior", "tau"]
     target.load_state_dict(source.state_dict())
     assert target.tau == 0.25
     assert torch.equal(target.prior, source.prior)
     assert list(Threshold(0.5).state_dict()) == ["threshold", "log_odds"]
-    empty = LogitAdjustment(PRIOR).to("meta").to_empty(device="cpu")
+    empty = LogitAdjustment(PRIOR, logits=True).to("meta").to_empty(device="cpu")
     empty.load_state_dict(source.state_dict())
     assert torch.equal(empty.prior, source.prior)
 
@@ -114,7 +115,7 @@ def swept():
 
 
 def test_take_writes_in_place():
-    sweep, rule = swept(), LogitAdjustment([1, 2, 3, 4, 5])
+    sweep, rule = swept(), LogitAdjustment([1, 2, 3, 4, 5], logits=True)
     prior, tau = rule.prior, rule.tau
     kept = rule.state_dict()
     result = sweep.result()
@@ -124,7 +125,7 @@ def test_take_writes_in_place():
     assert rule.prior is prior
     assert rule.tau is tau
     assert kept["tau"] == result.tau
-    point = sweep.best("accuracy")
+    point = sweep.best(measure="accuracy")
     rule.take(point)
     assert rule.tau == point.tau != result.tau
     rule.take(result)
@@ -159,11 +160,11 @@ def test_take_of_a_threshold():
 
 def test_take_refuses_other_classes():
     with pytest.raises(ValueError, match="source has 5 classes, but this rule has 3"):
-        LogitAdjustment(PRIOR).take(swept().result())
+        LogitAdjustment(PRIOR, logits=True).take(swept().result())
     with pytest.raises(TypeError, match=r"LogitAdjustmentSweep or a point of its best\(\), got a float"):
-        LogitAdjustment(PRIOR).take(0.5)
+        LogitAdjustment(PRIOR, logits=True).take(0.5)
     with pytest.raises(TypeError, match="got a LogitAdjustmentSweep; it owns a rule"):
-        LogitAdjustment([1, 2, 3, 4, 5]).take(swept())
+        LogitAdjustment([1, 2, 3, 4, 5], logits=True).take(swept())
 
 
 def test_take_refuses_another_kind_of_scores():
@@ -181,13 +182,13 @@ def test_take_refuses_another_kind_of_scores():
             with pytest.raises(ValueError, match=r"chosen for logits, but this .* takes probabilities"):
                 rule.take(source)
         assert all(torch.equal(before[name], each) for name, each in rule.state_dict().items())
-    adjusted.rule.take(adjusted.best("accuracy"))
-    assert adjusted.rule.tau == adjusted.best("accuracy").tau
+    adjusted.rule.take(adjusted.best(measure="accuracy"))
+    assert adjusted.rule.tau == adjusted.best(measure="accuracy").tau
 
 
 def test_probabilities_are_adjusted_as_their_logits():
     logits, _, prior = long_tail(500)
-    of_logits, of_probabilities = LogitAdjustment(prior, 0.7), LogitAdjustment(prior, 0.7, logits=False)
+    of_logits, of_probabilities = LogitAdjustment(prior, 0.7, logits=True), LogitAdjustment(prior, 0.7, logits=False)
     expected = (logits - 0.7 * prior.div(prior.sum()).log()).argmax(1)
     assert torch.equal(of_logits.predict(logits), expected)
     assert torch.equal(of_probabilities.predict(logits.softmax(1)), expected)
@@ -204,7 +205,11 @@ def test_thresholds_refuse_another_number_of_labels(shape):
 
 # --- numbers that are neither cast nor averaged -----------------------------------------------------------------------
 
-RULES = (lambda: LogitAdjustment([90000, 9, 1], 0.7), lambda: Threshold(0.9999), lambda: Threshold([0.9999, 1e-5]))
+RULES = (
+    lambda: LogitAdjustment([90000, 9, 1], 0.7, logits=True),
+    lambda: Threshold(0.9999),
+    lambda: Threshold([0.9999, 1e-5]),
+)
 
 
 def columns(rule):
@@ -309,7 +314,7 @@ def test_safetensors_hold_rules(tmp_path):
     safetensors = pytest.importorskip("safetensors.torch")
     network = torch.nn.Sequential(*(make() for make in RULES))
     safetensors.save_model(network, str(tmp_path / "model"))
-    other = torch.nn.Sequential(LogitAdjustment(PRIOR), Threshold(0.5), Threshold([0.5, 0.5]))
+    other = torch.nn.Sequential(LogitAdjustment(PRIOR, logits=True), Threshold(0.5), Threshold([0.5, 0.5]))
     safetensors.load_model(other, str(tmp_path / "model"))
     assert numbers(other) == numbers(network)
 
@@ -330,7 +335,7 @@ def test_compiled_rules_are_one_graph(make):
 
 def test_rules_alone_are_loaded_strictly():
     with pytest.raises(RuntimeError, match=r'Missing key.*"tau"'):
-        LogitAdjustment(PRIOR).load_state_dict({"prior": torch.ones(3)})
+        LogitAdjustment(PRIOR, logits=True).load_state_dict({"prior": torch.ones(3)})
     with pytest.raises(RuntimeError, match=r'Unexpected key.*"tau"'):
         Threshold(0.5).load_state_dict({**Threshold(0.5).state_dict(), "tau": torch.tensor(0.5)})
     assert Threshold(0.5).load_state_dict({}, strict=False).missing_keys == ["threshold", "log_odds"]
@@ -338,7 +343,7 @@ def test_rules_alone_are_loaded_strictly():
 
 def test_another_number_of_classes_names_both():
     with pytest.raises(RuntimeError, match="prior holds 5 classes, but this LogitAdjustment has 3"):
-        LogitAdjustment(PRIOR).load_state_dict(LogitAdjustment([1, 2, 3, 4, 5]).state_dict())
+        LogitAdjustment(PRIOR, logits=True).load_state_dict(LogitAdjustment([1, 2, 3, 4, 5], logits=True).state_dict())
     with pytest.raises(RuntimeError, match="threshold holds 2 thresholds, but this Threshold has 1"):
         Threshold(0.5).load_state_dict(Threshold([0.1, 0.2]).state_dict())
     one, other = (
@@ -361,10 +366,10 @@ def test_another_number_of_classes_names_both():
         (Threshold(0.3), {"threshold": torch.tensor(0.3).to_sparse()}, "got one of torch.float32, torch.sparse_coo"),
         (Threshold(0.3), {"threshold": 0.3}, "must be a dense tensor of real numbers, got float"),
         (Threshold(0.3), {"threshold": torch.tensor(1)}, "got one of torch.int64"),
-        (LogitAdjustment(PRIOR), {"tau": torch.tensor(torch.inf)}, "tau is inf, which no LogitAdjustment has"),
-        (LogitAdjustment(PRIOR), {"prior": torch.tensor([0.5, 0.5, 0.0])}, "prior holds no positive shares"),
-        (LogitAdjustment(PRIOR), {"prior": torch.tensor([0.5, 0.5, 0.5])}, "prior holds no positive shares"),
-        (LogitAdjustment(PRIOR), {"prior": torch.tensor([0.5, 0.5, torch.nan])}, "prior holds no positive shares"),
+        (ADJUSTMENT, {"tau": torch.tensor(torch.inf)}, "tau is inf, which no LogitAdjustment has"),
+        (ADJUSTMENT, {"prior": torch.tensor([0.5, 0.5, 0.0])}, "prior holds no positive shares"),
+        (ADJUSTMENT, {"prior": torch.tensor([0.5, 0.5, 0.5])}, "prior holds no positive shares"),
+        (ADJUSTMENT, {"prior": torch.tensor([0.5, 0.5, torch.nan])}, "prior holds no positive shares"),
     ],
 )
 def test_numbers_that_no_rule_has_are_refused_and_change_nothing(rule, change, text):
@@ -427,14 +432,14 @@ def test_a_tracker_of_sweeps_within_a_module_loads(inside):
 )
 def test_priors_that_are_refused(prior, error, text):
     with pytest.raises(error, match=text):
-        LogitAdjustment(prior)
+        LogitAdjustment(prior, logits=True)
 
 
 def test_other_arguments_that_are_refused():
     with pytest.raises(ValueError, match="tau must be a finite number"):
-        LogitAdjustment(PRIOR, float("nan"))
+        LogitAdjustment(PRIOR, float("nan"), logits=True)
     with pytest.raises(ValueError, match=r"scores must be \[N, 3, ...\]"):
-        LogitAdjustment(PRIOR)(torch.rand(4, 2))
+        LogitAdjustment(PRIOR, logits=True)(torch.rand(4, 2))
     with pytest.raises(ValueError, match=r"threshold must lie in \[0, 1\]"):
         Threshold(1.5)
     with pytest.raises(TypeError, match="threshold must be a number"):
@@ -443,12 +448,12 @@ def test_other_arguments_that_are_refused():
 
 def test_equal_shares_are_told():
     with pytest.warns(UserWarning, match="prior is the same for all classes"):
-        LogitAdjustment([5, 5, 5])
+        LogitAdjustment([5, 5, 5], logits=True)
 
 
 def test_the_prior_is_a_copy():
     counts = torch.tensor([9.0, 1.0], dtype=torch.float64)
-    rule = LogitAdjustment(counts)
+    rule = LogitAdjustment(counts, logits=True)
     counts.zero_()
     assert rule.prior.tolist() == [0.9, 0.1]
 
@@ -576,7 +581,7 @@ def test_a_rule_says_nothing_while_it_is_compiled_traced_or_exported(kind, missi
 def test_a_rule_of_logits_tells_that_it_was_given_probabilities():
     """Its decisions would be others without a word; the first batch on the CPU shows it."""
     logits, _, prior = long_tail(200)
-    rule = LogitAdjustment(prior)
+    rule = LogitAdjustment(prior, logits=True)
     with pytest.warns(UserWarning, match=r"LogitAdjustment: scores sum to 1 .* write logits=False"):
         rule(logits.softmax(1))
     rule(logits.softmax(1))  # once
@@ -587,8 +592,8 @@ def test_a_rule_of_logits_tells_that_it_was_given_probabilities():
             threshold(scores.sigmoid())
         copy.deepcopy(threshold)(scores.sigmoid())
     for fine, scores in (
-        (LogitAdjustment(prior), logits),
-        (LogitAdjustment(prior), logits.log_softmax(1)),
+        (LogitAdjustment(prior, logits=True), logits),
+        (LogitAdjustment(prior, logits=True), logits.log_softmax(1)),
         (LogitAdjustment(prior, logits=False), logits.softmax(1)),
         (Threshold(0.3, logits=True), one),
         (Threshold(0.3), one.sigmoid()),
@@ -596,7 +601,8 @@ def test_a_rule_of_logits_tells_that_it_was_given_probabilities():
         fine(scores)
     batches = torch.stack((logits, -logits))  # a transform does not let values be read
     assert torch.equal(
-        torch.vmap(LogitAdjustment(prior))(batches), LogitAdjustment(prior)(batches.movedim(0, -1)).movedim(-1, 0)
+        torch.vmap(LogitAdjustment(prior, logits=True))(batches),
+        LogitAdjustment(prior, logits=True)(batches.movedim(0, -1)).movedim(-1, 0),
     )
 
 
@@ -689,7 +695,7 @@ def test_points_of_labels_and_of_tau_say_how_the_rule_takes_them():
     assert not any("sweep.rule" in str(point) for point in classes.best().values())
     sweep = swept()
     assert "sweep.rule" not in str(sweep.best())
-    point = sweep.best("accuracy")
+    point = sweep.best(measure="accuracy")
     assert str(point).endswith("sweep.rule.take(point)")
     sweep.rule.take(point)
     assert "sweep.rule" not in str(point)

@@ -99,7 +99,7 @@ def test_plot_shows_the_curve_the_best_point_and_a_half():
     sweep = ThresholdSweep(imbtorch.f_score, 21, "multilabel", num_labels=2, class_names=["cat", "dog"])
     sweep.update(scores, target)
     found = sweep.compute()
-    figure, axes = sweep.plot()
+    figure, axes = sweep.plot("value")
     lines = axes.get_lines()
     for index, label in enumerate(("cat", "dog")):
         curve = next(line for line in lines if line.get_label().startswith(f"{label}:"))
@@ -290,7 +290,7 @@ def test_a_metric_of_labels_has_a_threshold_for_each():
     sweep, logits, target = swept(**LABELS)
     metric = sweep.metric(imbtorch.FScore, average="none")
     assert metric(logits, target).tolist() == [sweep.compute()[f"value/{label}"].item() for label in ("cat", "dog")]
-    points = sweep.best({"recall": 0.6}, generator=torch.Generator().manual_seed(0))
+    points = sweep.best(at_least={"recall": 0.6}, generator=torch.Generator().manual_seed(0))
     found = sweep.metric(imbtorch.Recall, at=points, average="none")(logits, target)
     assert found.tolist() == pytest.approx([points[label].recall for label in ("cat", "dog")])
     classes = ThresholdSweep("f1", task="multiclass", num_classes=2)

@@ -49,7 +49,7 @@ def test_limits_and_costs_against_all_cuts():
     of_budget = swept("recall", samples=600)[0].best(alerts=0.05, generator=generator)
     assert of_budget.recall == pytest.approx(recall[alerts <= 0.05].max())
     assert of_budget.alerts <= 0.05
-    both = swept("f1", samples=600)[0].best({"precision": 0.5}, alerts=0.1, generator=generator)
+    both = swept("f1", samples=600)[0].best(at_least={"precision": 0.5}, alerts=0.1, generator=generator)
     f1 = 2 * precision * recall / (precision + recall)
     assert both.value == pytest.approx(f1[(precision >= 0.5) & (alerts <= 0.1)].max())
     assert list(both.holds) == ["precision", "alerts"]
@@ -117,10 +117,10 @@ def test_a_floor_that_is_asked_for_surely_is_truly_met():
     plain, told, sure = [], [], []
     for seed in range(30):
         sweep, _, _ = swept("precision", samples=400, seed=seed)
-        point = sweep.best({"recall": 0.8}, generator=generator)
+        point = sweep.best(at_least={"recall": 0.8}, generator=generator)
         plain.append(rates_of(point.threshold)[1] >= 0.8)
         told.append(point.holds["recall"])
-        point = sweep.best({"recall": 0.8}, sure=0.9, generator=generator)
+        point = sweep.best(at_least={"recall": 0.8}, sure=0.9, generator=generator)
         assert point.sure == 0.9
         sure.append(rates_of(point.threshold)[1] >= 0.8)
     assert np.mean(plain) < 0.65
@@ -130,7 +130,7 @@ def test_a_floor_that_is_asked_for_surely_is_truly_met():
 
 def test_the_probability_of_a_recall_is_that_of_an_order_statistic():
     sweep, _, _ = swept("precision", samples=600)
-    point = sweep.best({"recall": 0.8}, generator=torch.Generator().manual_seed(0))
+    point = sweep.best(at_least={"recall": 0.8}, generator=torch.Generator().manual_seed(0))
     _, (fn, tp) = point.counts.tolist()
     assert point.holds["recall"] == pytest.approx(stats.beta.sf(0.8, tp, fn + 1), abs=0.04)
 
@@ -141,7 +141,7 @@ def test_the_probabilities_of_limits_on_few_samples(monkeypatch):
     sweep = ThresholdSweep("precision")
     sweep.update(torch.tensor([0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9]), torch.tensor([0, 0, 1, 0, 1, 1, 1, 1]))
     limits = {"recall": 0.75, "specificity": 0.75}
-    point = sweep.best(limits, generator=torch.Generator().manual_seed(0))
+    point = sweep.best(at_least=limits, generator=torch.Generator().manual_seed(0))
     assert point.counts.tolist() == [[3, 0], [1, 4]]
     assert point.holds["recall"] == pytest.approx(stats.beta.sf(0.75, 4, 2), abs=0.01)
     assert point.holds["specificity"] == pytest.approx(stats.beta.sf(0.75, 3.5, 0.5), abs=0.01)
@@ -152,7 +152,7 @@ def test_a_threshold_without_a_value_is_never_chosen():
     sweep = ThresholdSweep(lambda counts: counts[..., 1, 1] / counts[..., 1].sum(-1))
     sweep.update(torch.tensor([0.1, 0.3, 0.6, 0.8]), torch.tensor([0, 1, 0, 1]))
     assert sweep.best().value in (0.5, 2 / 3, 1)
-    point = sweep.best({"recall": 0.25})
+    point = sweep.best(at_least={"recall": 0.25})
     assert point.value == 1
     assert point.counts.tolist() == [[2, 0], [1, 1]]
 
@@ -162,15 +162,15 @@ def test_what_cannot_be_met_is_said_with_what_can():
     recall, _, alerts = oracle_points(logits, target)
     highest = recall[alerts <= 0.02].max()
     with pytest.raises(ValueError, match=rf"alerts <= 0.02: .*recall with the other limits is {highest:.4g}"):
-        sweep.best({"recall": 0.9}, alerts=0.02)
+        sweep.best(at_least={"recall": 0.9}, alerts=0.02)
     three = {"recall": 0.9, "precision": 0.9, "specificity": 0.999}
     with pytest.raises(ValueError, match=r"has recall >= 0.9 .*: even without any one of them, no threshold"):
-        sweep.best(three, alerts=0.001)
+        sweep.best(at_least=three, alerts=0.001)
     with pytest.raises(ValueError, match=r"promised to have recall >= 0.99 at sure=0.999 \("):
-        sweep.best({"recall": 0.99}, sure=0.999)
+        sweep.best(at_least={"recall": 0.99}, sure=0.999)
     labels, _, _ = swept(samples=300, **LABELS)
     with pytest.raises(ValueError, match=r"(cat|dog): no threshold has"):
-        labels.best({"recall": 0.99, "precision": 0.99})
+        labels.best(at_least={"recall": 0.99, "precision": 0.99})
     for bad, message in (
         ({"at_least": {"recal": 0.8}}, "at_least must be one of"),
         ({"at_least": {"expected_cost": 0.8}}, "at_least"),

@@ -210,11 +210,11 @@ def test_results_pickle_and_never_change():
 
 def test_best_of_another_measure():
     result = swept(samples=5000).result()
-    point = result.best("accuracy")
+    point = result.best(measure="accuracy")
     assert abs(point.tau) <= 0.25 < result.tau
     assert point.value >= point.plain - 0.005
     assert point.plain == pytest.approx(float(result.curve("accuracy")[1][TAUS.index(0)]))
-    both = result.best(imbtorch.accuracy, at_least={"balanced_accuracy": result["value"].item() - 0.02})
+    both = result.best(measure=imbtorch.accuracy, at_least={"balanced_accuracy": result["value"].item() - 0.02})
     assert point.tau < both.tau <= result.tau
     assert "balanced_accuracy" in str(both)
     with pytest.raises(ValueError, match=r"no tau has recall/4 >= 0.999"):

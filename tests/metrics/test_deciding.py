@@ -1,9 +1,12 @@
 """Rules that their sweep owns: when a computation sets them, and that they decide as the sweep counts."""
 
 import copy
+import inspect
 import pickle
 import warnings
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import torch
 from adjustments import long_tail
@@ -11,7 +14,7 @@ from processes import launch
 from sklearn import metrics as sk
 from sweeps import drawn
 
-from imbtorch import LogitAdjustmentSweep, ThresholdSweep
+from imbtorch import LogitAdjustmentResult, LogitAdjustmentSweep, SweepResult, ThresholdSweep
 
 
 def of_classes(logits=True):
@@ -201,3 +204,53 @@ def test_a_sweep_of_areas_does_not_tell_of_its_rule_in_a_test():
         warnings.simplefilter("error")
         sweep.compute()
     assert sweep.rule.threshold.item() == chosen
+
+
+# --- answers of the last result ---------------------------------------------------------------------------------------
+
+
+def curves(axes):
+    return [line.get_xydata().tolist() for ax in np.atleast_1d(axes) for line in ax.get_lines()]
+
+
+@pytest.mark.parametrize("kind", [None, "value", "roc", "precision_recall"])
+def test_a_sweep_draws_what_its_result_draws(kind):
+    sweep, scores, target = of_a_threshold()
+    sweep.update(scores, target)
+    (one, own), (other, of_result) = sweep.plot(kind), sweep.result().plot(kind)
+    assert np.size(own) == np.size(of_result) == (3 if kind is None else 1)
+    assert curves(own) == curves(of_result)
+    plt.close(one)
+    plt.close(other)
+
+
+def test_torchmetrics_passes_values_to_a_picture():
+    """Its collections call plot(value, ax=ax); the last result is drawn, into these axes."""
+    for make in (of_a_threshold, of_classes):
+        sweep, scores, target = make()
+        sweep.update(scores, target)
+        for value in (sweep.compute(), torch.tensor(0.5), [0.1, 0.2]):
+            figure, ax = plt.subplots()
+            assert sweep.plot(value, ax=ax) == (None, ax)
+            assert ax.get_lines()
+            plt.close(figure)
+
+
+@pytest.mark.parametrize(("make", "given"), [(of_classes, "accuracy"), (of_a_threshold, {"recall": 0.5})])
+def test_best_takes_keywords_only(make, given):
+    sweep, scores, target = make()
+    sweep.update(scores, target)
+    for each in (sweep, sweep.result()):
+        with pytest.raises(TypeError, match="takes 1 positional argument but 2"):
+            each.best(given)
+
+
+@pytest.mark.parametrize("make", [of_classes, of_a_threshold])
+def test_methods_of_a_result_have_its_signature_and_help(make):
+    sweep, *_ = make()
+    names = ["best", "gain", "table", *(["interval", "metric"] if make is of_a_threshold else [])]
+    kind = {of_classes: LogitAdjustmentResult, of_a_threshold: SweepResult}[make]
+    for name in names:
+        own, of_result = getattr(type(sweep), name), getattr(kind, name)
+        assert inspect.signature(own) == inspect.signature(of_result)
+        assert own.__doc__ == of_result.__doc__

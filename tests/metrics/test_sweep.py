@@ -453,7 +453,7 @@ def test_net_benefit_is_swept_at_one_price():
         with pytest.raises(ValueError, match=r"names net_benefit, which prices.*partial\(imbtorch.net_benefit, thresh"):
             ThresholdSweep(unpriced)
     with pytest.raises(ValueError, match=r"at_least names net_benefit, which prices .*costs"):
-        swept(samples=100)[0].best({"net_benefit": 0.0})
+        swept(samples=100)[0].best(at_least={"net_benefit": 0.0})
 
 
 def test_a_measure_without_a_direction_is_refused_whichever_way_it_is_given():
@@ -478,10 +478,10 @@ def test_a_measure_without_a_direction_is_refused_whichever_way_it_is_given():
     ("call", "message"),
     [
         (lambda sweep: sweep.best(alerts="x"), "alerts must be a number, got 'x'"),
-        (lambda sweep: sweep.best({"recall": "x"}), r"at_least\['recall'\] must be a number, got 'x'"),
-        (lambda sweep: sweep.best({"recall": 0.1}, sure="x"), "sure must be a number, got 'x'"),
+        (lambda sweep: sweep.best(at_least={"recall": "x"}), r"at_least\['recall'\] must be a number, got 'x'"),
+        (lambda sweep: sweep.best(at_least={"recall": 0.1}, sure="x"), "sure must be a number, got 'x'"),
         (lambda sweep: sweep.interval("value", level="x"), "level must be a number, got 'x'"),
-        (lambda sweep: sweep.best([0.8]), "at_least must be a dict of floors"),
+        (lambda sweep: sweep.best(at_least=[0.8]), "at_least must be a dict of floors"),
     ],
 )
 def test_what_is_no_number_is_named(call, message):
@@ -559,7 +559,7 @@ def of_a_share(rank, world):
     sweep = ThresholdSweep("f1", logits=True, also=ALSO, prevalence=[0.99, 0.01])
     sweep.update(logits[rank::world], target[rank::world])
     found = {name: value.item() for name, value in sweep.compute().items()}
-    point = sweep.best({"recall": 0.5}, generator=torch.Generator().manual_seed(0))
+    point = sweep.best(at_least={"recall": 0.5}, generator=torch.Generator().manual_seed(0))
     return found, str(point), sweep.interval("value", generator=torch.Generator().manual_seed(0)).low.item()
 
 

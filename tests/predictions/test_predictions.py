@@ -168,7 +168,7 @@ def test_only_the_named_columns_are_read(tmp_path):
 
 def test_a_point_opens_again_and_decides_as_it_did(path, tmp_path):
     data = Predictions(path, target="fraud")
-    point = data.thresholds("new", "f1").best({"precision": 0.3}, alerts=0.1, sure=None)
+    point = data.thresholds("new", "f1").best(at_least={"precision": 0.3}, alerts=0.1, sure=None)
     point.to_json(tmp_path / "point.json")
     opened = imbtorch.open_result(tmp_path / "point.json")
     assert isinstance(opened, OperatingPoint)
@@ -312,7 +312,7 @@ def test_the_command_chooses_a_threshold_and_report_uses_it(path, tmp_path, caps
     words = ["thresholds", path, "--target", "fraud", "--scores", "new", "--measure", "f1"]
     assert run(*words, "--at-least", "recall=.8", "--json", point) == 0
     shown = capsys.readouterr().out
-    best = Predictions(path, target="fraud").thresholds("new", "f1").best({"recall": 0.8})
+    best = Predictions(path, target="fraud").thresholds("new", "f1").best(at_least={"recall": 0.8})
     assert shown.startswith(f"{best}\ncorrected for the choice: ")  # the table knows no limits, and is left out
     assert imbtorch.open_result(point).threshold == best.threshold
     assert run("report", path, "--target", "fraud", "--scores", "new", "--threshold", point) == 0

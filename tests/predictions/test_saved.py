@@ -1,6 +1,6 @@
 """Reports of saved predictions (`report.py`), against scikit-learn and the metrics; what they read, and errors."""
 
-import warnings
+import re
 
 import numpy as np
 import pytest
@@ -251,12 +251,16 @@ def test_logits_without_end_are_ranked():
 def test_a_class_without_targets_counts_as_0_if_it_is_predicted():
     """Recalls of 0.8 and 0.9, and a class that is predicted 15 times and never true."""
     target, preds = ["a"] * 50 + ["b"] * 50, ["a"] * 40 + ["c"] * 10 + ["b"] * 45 + ["c"] * 5
-    with pytest.warns(UserWarning, match=r"1 of 3 classes had no target: c; means .* count them as 0 if they were"):
-        result = imbtorch.report(preds=preds, target=target, class_names=["a", "b", "c"])
+    result = imbtorch.report(preds=preds, target=target, class_names=["a", "b", "c"])
+    assert list(result.problems) == ["unseen"]
+    assert re.match(
+        r"1 of 3 classes had no target: c; means .* count them as 0 if they were", result.problems["unseen"]
+    )
+    assert result.table().notes[-1] == result.problems["unseen"]
     assert result["recall"].item() == pytest.approx((0.8 + 0.9 + 0) / 3)
     assert result["balanced_accuracy"].item() == pytest.approx((0.8 + 0.9) / 2)
-    with pytest.warns(UserWarning, match="leave them out if they were not predicted"):
-        result = imbtorch.report(preds=target, target=target, class_names=["a", "b", "c"])
+    result = imbtorch.report(preds=target, target=target, class_names=["a", "b", "c"])
+    assert "leave them out if they were not predicted" in result.problems["unseen"]
     assert result["recall"].item() == 1
 
 
@@ -402,20 +406,17 @@ def test_margins_are_counted_for_so_many_classes_that_a_matrix_would_be_large():
 def test_areas_that_chance_hardly_makes_so_low_are_told(reversed_scores):
     scores = 1 - SCORES if reversed_scores else SCORES
     assert (sklearn.metrics.roc_auc_score(TARGET == 2, scores[:, 2]) < 0.3) is reversed_scores
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        imbtorch.report(preds=scores[:, 2], target=TARGET == 2)
-        few = np.flatnonzero(TARGET == 2)[9:]  # nine positives are too few to tell
-        imbtorch.report(preds=np.delete(scores[:, 2], few), target=np.delete(TARGET == 2, few))
-    texts = [str(each.message) for each in caught]
-    assert len(texts) == reversed_scores
-    assert all(
-        "so the scores may be those of the other class; pass the scores of the positive" in text for text in texts
-    )
+    few = np.flatnonzero(TARGET == 2)[9:]  # nine positives are too few to tell
+    results = [
+        imbtorch.report(preds=scores[:, 2], target=TARGET == 2),
+        imbtorch.report(preds=np.delete(scores[:, 2], few), target=np.delete(TARGET == 2, few)),
+    ]
+    pattern = r"auc 0\.\d+, so the scores may be those of the other class; pass the scores of the positive"
+    noted = [note for result in results for note in result.table().notes if re.match(pattern, note)]
+    assert len(noted) == reversed_scores
     labels = {"a": SCORES[:, 1], "b": scores[:, 2]}
-    if reversed_scores:
-        with pytest.warns(UserWarning, match=r"report: auc/b 0\.\d+, so the scores may be"):
-            imbtorch.report(preds=labels, target={"a": TARGET == 1, "b": TARGET == 2})
+    result = imbtorch.report(preds=labels, target={"a": TARGET == 1, "b": TARGET == 2})
+    assert any(re.match(r"auc/b 0\.\d+, so", note) for note in result.table().notes) == reversed_scores
 
 
 # --- models one below the other ---------------------------------------------------------------------------------------

@@ -289,7 +289,7 @@ POINT += [("imbtorch", "0.7.0\x1b[31m"), ("imbtorch", "0.7\n"), ("limits", {"rec
 def test_no_field_of_a_point_has_another_range(field, value, tmp_path):
     path, scores = tmp_path / "x.json", SCORES[:, 2]
     sweep = imbtorch.Predictions(target=TARGET == 2).thresholds(scores, "f1")
-    sweep.best({"recall": 0.6}).to_json(path)
+    sweep.best(at_least={"recall": 0.6}).to_json(path)
     assert 0 < imbtorch.open_result(path).holds["recall"] <= 1
     path.write_text(json.dumps(changed(json.loads(path.read_text(encoding="utf-8")), field, value)), encoding="utf-8")
     with pytest.raises(ValueError, match=r"x\.json is not complete or was changed"):

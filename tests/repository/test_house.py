@@ -59,11 +59,10 @@ MORE_PARAMETERS = {  # whoever raises one of these names it in the subject of th
 
 COUNTED_REPORT = """
 import torch
-from imbtorch.metrics.report import ImbalanceReport
+from imbtorch.reports.description import described, result_of_counts
 
-report = ImbalanceReport("multiclass", class_names=["cat", "dog"], intervals=["recall"])
-report.update(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 0]))
-result = report.result()
+readings = described("multiclass", class_names=["cat", "dog"], intervals=["recall"])
+result = result_of_counts(readings, torch.tensor([[2, 1], [0, 1]]))
 print(result.table())
 print(result.interval("recall"))
 """
