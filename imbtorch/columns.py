@@ -214,17 +214,15 @@ def without_left_out(columns: Sequence[Column], rules: Rules) -> list[Column]:
     """Return columns, the first of which holds targets, that do not look at the samples which ``rules`` leave out."""
     if rules.missing != "drop" and not rules.marks:
         return list(columns)
-    kept = np.ones(len(columns[0].codes), dtype=bool)
+    kept, drop = np.ones(len(columns[0].codes), dtype=bool), rules.missing == "drop"
     for column in columns:
         pairs = zip(column.levels, column.cells, strict=True)
-        out = [cell.kind == "missing" and rules.word(each) is None for each, cell in pairs]
-        if column is not columns[0] and not column.again:
-            out = [left and not rules.is_no_answer(each) for left, each in zip(out, column.levels, strict=True)]
-        else:
+        out = [drop and cell.kind == "missing" and rules.word(each) is None for each, cell in pairs]
+        if column is columns[0] or column.again:
             out = [left or rules.ignores(each) for left, each in zip(out, column.levels, strict=True)]
-        kept &= ~np.array(out)[column.codes] | (
-            rules.missing != "drop" and column is not columns[0] and not column.again
-        )
+        else:
+            out = [left and not rules.is_no_answer(each) for left, each in zip(out, column.levels, strict=True)]
+        kept &= ~np.array(out)[column.codes]
     return [replace(column, kept=kept) for column in columns]
 
 

@@ -176,6 +176,8 @@ def read_pool(
         times = next((each.times for each in columns.values() if each.times is not None), np.ones(len(preds)))
         parts.append((preds, known, order, times))
         start += len(preds)
+    if not parts:
+        raise ValueError("there are no rows, so there is nothing to label")
     preds, known, order, times = (np.concatenate(some) for some in zip(*parts, strict=True))
     return Read(preds, known, order, times, (classes.names[0], classes.names[1]))
 
