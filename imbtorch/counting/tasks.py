@@ -488,7 +488,8 @@ class TwoClasses(Counting):
             return Batch(preds, target)
         # logits are compared directly: in float32 the probability of every logit above 17 is 1
         scores, uneven = (of_class_one(preds, target.ndim), None) if self.logits else self.probabilities(preds, target)
-        return Batch(scores > self._threshold_for(scores), target, scores, not self.logits, uneven)
+        own = preds if preds.ndim == target.ndim else scores  # compared in its dtype, as torch and NumPy do
+        return Batch(own > self._threshold_for(own), target, scores, not self.logits, uneven)
 
     def probabilities(self, preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return probabilities of class 1, in float32 or wider, and bools of the samples whose two do not sum to 1."""

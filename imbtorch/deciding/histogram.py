@@ -21,7 +21,7 @@ from torch import Tensor
 
 from imbtorch.counting.batches import FAULTS, Batch, add_batch, extreme
 from imbtorch.counting.kernels import CountsShape, Integers, array, integers, reading_is_free
-from imbtorch.counting.logits import against_the_rest, logit_threshold, of_class_one, wide
+from imbtorch.counting.logits import against_the_rest, like_probabilities, logit_threshold, of_class_one, wide
 from imbtorch.counting.tasks import Counting, Multiclass, TwoClasses
 from imbtorch.counts import has_float64
 
@@ -109,6 +109,23 @@ def _intervals(scores: Tensor, logits: bool) -> Integers:
     return np.where(upper, 2 * HALF - near, near)
 
 
+def counted_edges(edges: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the greatest numbers of a dtype that scores of this dtype exceed if and only if they exceed the edges.
+
+    Scores of float32 are compared with edges rounded to float32, those of half precision as float32.
+
+    >>> counted_edges(torch.tensor([0.3, 0.7], dtype=torch.float64), torch.float16).tolist()
+    [0.2998046875, 0.69970703125]
+    """
+    if dtype == torch.float64:
+        return edges
+    single = edges.float().double()
+    kind = torch.finfo(dtype)
+    exponent = (torch.frexp(single).exponent - 1).clamp(min=round(math.log2(kind.tiny)))
+    step = torch.ldexp(torch.full_like(single, kind.eps), exponent)  # to the next number of the dtype
+    return torch.where(single.isfinite(), (single / step).floor() * step, single)
+
+
 # --- histogram -------------------------------------------------------------------------------------------------------
 EDGES = 4097
 FURTHEST = 100.0  # logit of the last edge
@@ -184,10 +201,14 @@ class Hidden(NamedTuple):
     Attributes:
         lowest: least and greatest float64 probability below the lowest edge.
         mixed: bins with scores of both classes that differ in the first batch; None on other devices than the CPU.
+        dtype: dtype of the scores, of several the coarsest; None before the first batch.
+        doubtful: whether the first logits look like probabilities, which only the default bins show.
     """
 
     lowest: tuple[float, ...] = ()
     mixed: Tensor | None = None
+    dtype: torch.dtype | None = None
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,12 +306,20 @@ class Histogram:
 
     def hidden_with(self, hidden: Hidden, preds: Tensor, batch: Batch, first: bool) -> Hidden:
         """Return what bins hide of the scores before and of a batch, ``preds`` as :meth:`read` takes them."""
+        logits, several = self.counting.logits, self.counting.task == "multiclass"
+        derived = logits and (several or preds.ndim > batch.target.ndim)  # a difference of logits
+        dtype = torch.promote_types(preds.dtype, torch.float32) if derived else preds.dtype
+        if dtype != hidden.dtype:
+            known = [dtype] if hidden.dtype is None else [hidden.dtype, dtype]
+            hidden = hidden._replace(dtype=max(known, key=lambda each: torch.finfo(each).eps))
         if not reading_is_free(preds):
             return hidden
-        logits, several = self.counting.logits, self.counting.task == "multiclass"
         if first and self.grid.name == DEFAULT:
             scores = preds if several and not logits else cast(Tensor, batch.scores)
             hidden = hidden._replace(mixed=self._mixed(batch, scores.detach()))
+        elif first and logits and not several:
+            labels = self.counting.task == "multilabel"
+            hidden = hidden._replace(doubtful=like_probabilities(cast(Tensor, batch.scores), of_labels=labels))
         if preds.dtype == torch.float64 and not logits:
             scores = preds if several else cast(Tensor, batch.scores)
             low = scores[(scores >= 0) & (scores <= self.grid.edges[0])]

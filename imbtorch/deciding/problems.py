@@ -33,7 +33,7 @@ def _like_probabilities(result: SweepResult) -> str:
     """Describe logits that all look like probabilities, which is seen in the bins of any device."""
     settings, histogram = result._settings, result._histogram
     if not result.logits or not settings.crowded:
-        return ""
+        return PROBABILITIES * result._hidden.doubtful
     low, high, slack = 0.0, 1.0, 0
     if settings.counting.task == "multiclass":  # log-odds of probabilities against the rest
         others = len(settings.class_names) - 1

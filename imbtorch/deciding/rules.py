@@ -412,8 +412,9 @@ class Threshold(_Rule):
             shape = [1] * scores.dim()
             shape[1] = labels
             limit = limit.view(shape)
-        wide = scores if scores.dtype == torch.float64 else scores.to(torch.float32)
-        return (wide > limit.to(wide)).to(torch.int64)
+        if not scores.is_floating_point():
+            scores = scores.to(torch.float32)
+        return (scores > limit.to(scores)).to(torch.int64)
 
     def predict(self, scores: Any) -> Any:
         """Return the classes, 0 and 1, as :meth:`forward` does: a tensor, or for arrays and columns a NumPy array.
@@ -472,7 +473,8 @@ class Threshold(_Rule):
 def _with_odds(numbers: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return a threshold with its log-odds, by default those of the probability."""
     threshold = numbers["threshold"]
-    odds = cast(Tensor, logit_threshold(threshold.cpu().double()))  # where there is float64
+    each = [logit_threshold(one) for one in threshold.reshape(-1).tolist()]  # as metrics and sweeps, to the last bit
+    odds = torch.tensor(each, dtype=torch.float64, device="cpu").reshape(threshold.shape)
     return {"log_odds": odds.to(threshold)} | numbers
 
 

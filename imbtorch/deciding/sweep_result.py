@@ -132,9 +132,7 @@ class SweepResult(Result):
         """Return the thresholds ``[T]`` and the measure at each of them, ``[T]`` or ``[L, T]``."""
         settings = self._settings
         values = partial(evaluated, settings.measure)
-        return settings.thresholds.clone(), settings.of_rates(
-            lambda r: values(matrices_of(r).double()), self._histogram
-        )
+        return settings.stored[0].clone(), settings.of_rates(lambda r: values(matrices_of(r).double()), self._histogram)
 
     def roc(self) -> tuple[Tensor, Tensor]:
         """Return false and true positive rates, each ``[B + 1]`` or ``[L, B + 1]``, rising from (0, 0) to (1, 1).
@@ -314,7 +312,7 @@ class SweepResult(Result):
         kept = int(self._chosen.place.reshape(-1)[index])
         drawn = bootstrap_histogram(histogram, RESAMPLES, generator)
         if name == "threshold":
-            estimate, values = self._settings.thresholds[kept], self._best_of_each(index, drawn)
+            estimate, values = self._settings.stored[0][kept], self._best_of_each(index, drawn)
         else:
             at = torch.tensor(kept)
             estimate, values = partial_area_at(pooled(histogram), at), partial_area_at(drawn, at.expand(len(drawn)))
@@ -328,14 +326,14 @@ class SweepResult(Result):
         settings, free, found = self._settings, replace(self._settings, limits={}), []
         single = partial(single_thresholds, odds=settings.odds, objective=settings.objective(index))
         if not settings.constrained:
-            return settings.thresholds[by_labels(single, drawn)[:, 0].long()]
+            return settings.stored[0][by_labels(single, drawn)[:, 0].long()]
         for each in drawn:
             place = settings.choose(index, each)
             if place is None:
                 place = free.choose(index, each) if free.constrained else int(single(each.unsqueeze(0))[0, 0])
             assert place is not None
             found.append(min(place, len(settings.odds) - 1))
-        return settings.thresholds[torch.tensor(found)]
+        return settings.stored[0][torch.tensor(found)]
 
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
         """Estimate the gain of the chosen threshold over a threshold of 0.5 on new samples, with an interval.
@@ -754,6 +752,7 @@ class SweepResult(Result):
 
 def result_of_histogram(settings: SweepSettings, histogram: Histogram, state: Tensor, hidden: Hidden) -> SweepResult:
     """Choose the thresholds and compute the values from the state of a histogram, on the CPU."""
+    settings = replace(settings, dtype=hidden.dtype or torch.float32)  # which is unknown of counts that were loaded
     counts = histogram.counts(state)
     buckets = histogram.counts(state, of_buckets=True) if settings.counting.clusters else None
     chosen, several = settings.chosen(counts, buckets), bool(settings.counting.dependent(state))

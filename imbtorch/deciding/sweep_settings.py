@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
 import torch
 from torch import Tensor
 
 from imbtorch.counting.arguments import Task, in_class_order
+from imbtorch.counting.logits import logit_threshold
 from imbtorch.counting.tasks import Counting, check_memory
 from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_rows, shown_dtype
 from imbtorch.deciding.curves import area, average_precision, by_labels, partial_area_at
-from imbtorch.deciding.histogram import DEFAULT, Grid, Histogram
+from imbtorch.deciding.histogram import DEFAULT, Grid, Histogram, counted_edges
 from imbtorch.deciding.limits import at_observed_odds, check_promise, checked_limits, of_binary_counts
 from imbtorch.deciding.steady import counts_at, pooled, single_threshold, single_thresholds, steady_threshold
 from imbtorch.deciding.thresholds import (
@@ -71,6 +72,7 @@ class SweepSettings:
         limits: limits within which the threshold is chosen.
         costs: ``[2, 2]`` costs by which it is chosen in place of the measure; None without.
         sure: level of the guarantee that all limits hold; None if they need to hold on the counted samples only.
+        dtype: dtype of the scores.
     """
 
     counting: Counting
@@ -85,6 +87,7 @@ class SweepSettings:
     limits: Limits = field(default_factory=dict)
     costs: Tensor | None = None
     sure: float | None = None
+    dtype: torch.dtype = torch.float64
 
     @classmethod
     def of(
@@ -156,6 +159,21 @@ class SweepSettings:
     def edges(self) -> Tensor:
         """Thresholds in the unit of the scores, between the bins."""
         return self.odds if self.counting.logits else self.thresholds
+
+    @cached_property
+    def stored(self) -> tuple[Tensor, Tensor]:
+        """Thresholds and log-odds that the dtype of the scores represents, so that they give their counts again.
+
+        A comparison of scores with a Python float rounds it to their dtype, which would move other thresholds.
+        """
+        edges = counted_edges(self.edges, self.dtype)
+        if not self.counting.logits:
+            return edges, edges.logit()
+        found, slack = edges.sigmoid(), 1e-15 * (1 + edges.abs())
+        for _ in range(8):  # the logit of a probability is rounded: it must not be below the edge
+            found = torch.where(_logits(found) < edges + slack, torch.nextafter(found, torch.ones_like(found)), found)
+        kept = (edges != self.edges) & (_logits(found).to(self.dtype) == edges)
+        return torch.where(kept, found, self.thresholds), edges
 
     def histogram(self) -> Histogram:
         """Return the counter of scores, without counts."""
@@ -235,7 +253,7 @@ class SweepSettings:
 
             best, value = self.of_rates(singles, histogram).reshape(*histogram.shape[:-2], 2).unbind(-1)
             best, value = best.long(), value if self.measure.higher_is_better else -value
-        return Chosen(best, self.thresholds[best], self.odds[best], value)
+        return Chosen(best, self.stored[0][best], self.stored[1][best], value)
 
     def choose(self, index: int, histogram: Tensor) -> int | None:
         """Choose a threshold for a label from ``[2, B]`` or buckets ``[M, 2, B]``; None if none keeps the limits."""
@@ -261,7 +279,7 @@ class SweepSettings:
         """Return a threshold as probability and log-odds; behind the last one it is 1."""
         if place == len(self.odds):
             return 1.0, math.inf
-        return self.thresholds[place].item(), self.odds[place].item()
+        return self.stored[0][place].item(), self.stored[1][place].item()
 
     def within_limits(self, index: int, histogram: Tensor) -> tuple[Candidates, int]:
         """Return the thresholds that predict differently, and the index of the best that keeps the limits of a label.
@@ -386,6 +404,10 @@ def checked_costs(costs: Tensor | Sequence[Sequence[float]] | None) -> Tensor | 
     given = torch.as_tensor(costs, dtype=torch.float64, device="cpu").clone()
     expected_cost(torch.ones(2, 2, dtype=torch.float64, device="cpu"), costs=given)
     return given
+
+
+def _logits(probabilities: Tensor) -> Tensor:
+    return cast(Tensor, logit_threshold(probabilities))
 
 
 def negated(measure: Measure) -> Measure:

@@ -145,7 +145,8 @@ class BinnedScores:
         Raises:
             ValueError: for logits that are probabilities, and as a sweep.
         """
-        if self.settings.counting.logits and not self._parts and part.preds.ndim > 1 and sum_to_one(part.preds):
+        of_classes = self.settings.counting.logits and part.preds.ndim > part.target.ndim
+        if of_classes and not self._parts and sum_to_one(part.preds):
             raise ValueError(f"scores {SUMS}")
         batch = count_(self._counter, self._state, part)
         self._hidden = self._counter.hidden_with(self._hidden, part.preds, batch, not self._parts)

@@ -48,9 +48,11 @@ def test_a_threshold_is_rounded_once_to_the_dtype_of_the_scores():
             torch.stack((at, above)), torch.ones(2, 3).long(), "multilabel", num_labels=3, threshold=thresholds
         )
         assert counts[:, 1].tolist() == [[1, 1]] * 3  # strictly above predicts 1
-    half = thresholds.half()  # read as float32, against the threshold in float32
+    half = thresholds.half()  # compared in half precision, as torch compares them with a Python float
     counts = confusion_matrix(half[None], torch.ones(1, 3).long(), "multilabel", num_labels=3, threshold=thresholds)
-    assert counts[:, 1, 1].tolist() == (half.float() > thresholds.float()).long().tolist()
+    assert counts[:, 1, 1].tolist() == [
+        int(each > threshold) for each, threshold in zip(half, thresholds.tolist(), strict=True)
+    ]
 
 
 def test_more_dimensions_and_logits():

@@ -47,11 +47,12 @@ def test_every_measure_at_every_threshold(name):
     found = sweep.compute()
     expected = expected_values(oracle, scores, target, even(101, torch.float32))
     thresholds, values = sweep.result().curve()
-    assert thresholds.tolist() == even(101, torch.float64).tolist()
+    grid = even(101, torch.float32).tolist()  # with which float32 scores are compared
+    assert thresholds.tolist() == grid
     assert values.tolist() == pytest.approx(expected, abs=1e-12)
     assert found["value"].dtype == torch.float32
     chosen = round(100 * found["threshold"].item())
-    assert found["threshold"].item() == chosen / 100
+    assert found["threshold"].item() == grid[chosen]
     assert found["value"].item() == pytest.approx(expected[chosen], abs=1e-6)
     assert max(expected) - 0.1 < expected[chosen]
 

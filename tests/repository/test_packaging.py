@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow  # they build
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("imbtorch", "tests", "examples")
-SAVED = ROOT / "tests" / "saved_by_0_6"
+SAVED = [path for path in (ROOT / "tests").glob("saved_by_*/*") if path.is_file()]
 REQUIRED = {
     "torch",
     "torchmetrics",
@@ -137,7 +137,7 @@ def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
     python = {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
     pictures = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples" / "figures").glob("*.png")}
     others = {"imbtorch/py.typed", "README.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore"}
-    others |= {"tests/helpers/public_surface.txt", *(f"tests/saved_by_0_6/{path.name}" for path in SAVED.iterdir())}
+    others |= {"tests/helpers/public_surface.txt", *(path.relative_to(ROOT).as_posix() for path in SAVED)}
     texts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.md")}
     texts |= {f"examples/decision_study/{name}.csv" for name in ("tasks", "rare", "log", "results", "second_run")}
     texts |= {f"examples/{name}/results.csv" for name in ("labels", "monitor_study", "threshold_study", "wrong_labels")}
