@@ -34,7 +34,6 @@ from imbtorch.predictions.compare import Pairing, paired
 from imbtorch.predictions.label_bounds import Aim
 from imbtorch.predictions.labels import (
     UNFIT,
-    LabelledResult,
     LabelPlan,
     Of,
     Read,
@@ -271,7 +270,7 @@ class Predictions:
         of: Of = "pool",
         unclear: Any = None,
         level: float = 0.95,
-    ) -> LabelledResult:
+    ) -> ReportResult:
         """Estimate the values of a pool of two classes from labels that a plan drew, with exact intervals.
 
         Only some rows are labelled, at random within each predicted class; targets of the other rows are missing.
