@@ -214,24 +214,22 @@ def without_left_out(columns: Sequence[Column], rules: Rules) -> list[Column]:
     """Return columns, the first of which holds targets, that do not look at the samples which ``rules`` leave out."""
     if rules.missing != "drop" and not rules.marks:
         return list(columns)
-    kept = np.ones(len(columns[0].codes), dtype=bool)
+    kept, drop = np.ones(len(columns[0].codes), dtype=bool), rules.missing == "drop"
     for column in columns:
         pairs = zip(column.levels, column.cells, strict=True)
-        out = [cell.kind == "missing" and rules.word(each) is None for each, cell in pairs]
-        if column is not columns[0] and not column.again:
-            out = [left and not rules.is_no_answer(each) for left, each in zip(out, column.levels, strict=True)]
-        else:
+        out = [drop and cell.kind == "missing" and rules.word(each) is None for each, cell in pairs]
+        if column is columns[0] or column.again:
             out = [left or rules.ignores(each) for left, each in zip(out, column.levels, strict=True)]
-        kept &= ~np.array(out)[column.codes] | (
-            rules.missing != "drop" and column is not columns[0] and not column.again
-        )
+        else:
+            out = [left and not rules.is_no_answer(each) for left, each in zip(out, column.levels, strict=True)]
+        kept &= ~np.array(out)[column.codes]
     return [replace(column, kept=kept) for column in columns]
 
 
 def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
     """Decide the classes from all values of targets, and of the predictions of each model; none for scores."""
     columns = [target, *preds]
-    places = [_checked(column, rules, column is target or column.again) for column in columns]
+    places = [_checked(column, rules, column is target) for column in columns]
     if not places[0]:
         raise ValueError(f"{target.name} holds no class; all rows are missing, or left out by ignore")
     _check_words(target, rules, places[0])
@@ -242,8 +240,8 @@ def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
     alike = "missing" in kinds and (kinds <= {"missing", "whole", "fraction"} or kinds == {"missing", "boolean"})
     classes = Classes(rules, "strings" if are_names else _kind(columns, places), alike=alike)
     keys = [[key[at] for at in some] for key, some in zip(map(classes.keys, columns), places, strict=True)]
-    of_models = [some for column, some in zip(columns[1:], keys[1:], strict=True) if not column.again]
-    present, predicted = list(dict.fromkeys(keys[0])), {key for some in of_models for key in some}
+    present = list(dict.fromkeys(keys[0]))
+    predicted = {key for column, some in zip(preds, keys[1:], strict=True) for key in some if not column.again}
     if alike or classes.kind == "integers":
         _check_integers(classes, [(column, at) for column, at in found if column.cells[at].kind == "whole"])
     _check_marks(target, classes, places[0], predicted)
@@ -259,6 +257,7 @@ def typed(target: Column, preds: Sequence[Column], rules: Rules) -> Classes:
 
 def _checked(column: Column, rules: Rules, of_target: bool) -> list[int]:
     """Return the places of the levels that are classes; raise for missing ones."""
+    of_target |= column.again
     held = [at for at in column.held if not (of_target and rules.ignores(column.levels[at]))]
     missing = [at for at in held if column.cells[at].kind == "missing" and rules.word(column.levels[at]) is None]
     if missing and rules.missing == "raise":

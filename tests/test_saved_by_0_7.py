@@ -185,7 +185,7 @@ def test_the_result_of_a_pool_opens():
 
 def test_a_plan_opens():
     data = imbtorch.Predictions(FOLDER / "to_label.csv", target="label", positive="fraud")
-    check_pool(data.report("pred", unlabelled=FOLDER / "to_label.plan.json", measures=list(OF_TWO)))
+    check_pool(data.estimate("pred", plan=FOLDER / "to_label.plan.json", measures=list(OF_TWO)))
 
 
 # --- states -----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from imbtorch.counting.arguments import real_number
 from imbtorch.deciding.curves import AREAS
 from imbtorch.predictions.samples import ids_of
 from imbtorch.predictions.scores import are_above, checked_scores
-from imbtorch.predictions.sources import Arrays, Engine, Source, check_not_drawn, check_roles, floats, placed, single
+from imbtorch.predictions.sources import Arrays, Engine, Source, check_roles, floats, placed, single
 from imbtorch.suggestions import first_names
 from imbtorch.waiting import LOG
 
@@ -61,8 +61,6 @@ def paired(
         how: way in which rows are paired.
     """
     cuts, called = _thresholds(measure, how), ("new", "old")
-    for each in filter(None, (source, other)):
-        check_not_drawn(each)
     if source is None:
         if how.other or how.model or how.id:
             raise ValueError("other, model and id are for sources of columns; without a source pass both predictions")

@@ -142,15 +142,9 @@ def read_pool(
         plan: plan that gives the names of the classes, and the order of rows in memory.
     """
     source, target = given.source, given.target.get("")
-    if list(given.preds) != [""]:
-        raise ValueError(f"{TWO}, by one column of {given.argument}; name one")
     pred = given.preds[""]
     if isinstance(source, Arrays) and ORDER not in source.names and plan is not None:
-        rows = len(source.array(pred))
-        if max(plan.rows, default=-1) >= rows:
-            raise ValueError(f"the plan holds row {max(plan.rows)}, but there are {rows}; take those it was drawn from")
-        source.columns[ORDER] = np.full(rows, None)
-        source.columns[ORDER][list(plan.rows)] = range(1, len(plan.rows) + 1)
+        source.columns[ORDER] = _order_of(plan, len(source.array(pred)))
     labels = [] if target is None else [target, *[ORDER] * (ORDER in source.names)]
     keys = [*labels, *[pred] * (threshold is None)]
     found = source.counted(keys) if keys else ({}, {})
@@ -176,8 +170,32 @@ def read_pool(
         times = next((each.times for each in columns.values() if each.times is not None), np.ones(len(preds)))
         parts.append((preds, known, order, times))
         start += len(preds)
+    if not parts:
+        raise ValueError("there are no rows, so there is nothing to label")
     preds, known, order, times = (np.concatenate(some) for some in zip(*parts, strict=True))
     return Read(preds, known, order, times, (classes.names[0], classes.names[1]))
+
+
+def _order_of(plan: LabelPlan, rows: int) -> Array:
+    """Return the place of each row in memory in the order of a plan, or None."""
+    found = np.full(rows, None)
+    if max(plan.rows, default=-1) >= rows:
+        raise ValueError(f"the plan holds row {max(plan.rows)}, but there are {rows}; take those it was drawn from")
+    found[list(plan.rows)] = range(1, len(plan.rows) + 1)
+    return found
+
+
+def _meant_by_scores(labels: list[Column], rules: Rules) -> tuple[Column, Rules]:
+    """Return a column of the two classes that scores are of, named by class_names, or by positive and the labels."""
+    if rules.names is not None:
+        if labels and labels[0].held:
+            return labels.pop(), rules
+        return Column("scores", rules.names, np.arange(len(rules.names))), rules
+    positive = 1 if rules.positive is None else read_cell(rules.positive).value
+    held = [column.cells[at].value for column in labels for at in column.held]
+    other = next((value for value in held if value != positive), 0 if positive == 1 else f"not {positive}")
+    column = Column("scores", [other, positive], np.arange(2))
+    return column, replace(rules, class_names=[other, positive], positive=positive)
 
 
 def _classes(preds: Column | None, target: Column | None, rules: Rules, plan: LabelPlan | None) -> Classes:
@@ -189,16 +207,8 @@ def _classes(preds: Column | None, target: Column | None, rules: Rules, plan: La
         rules = replace(rules, class_names=plan.classes) if preds is not None and rules.names is None else rules
     elif rules.names is not None and rules.positive is None:
         rules = replace(rules, positive=rules.names[-1])
-    if preds is None and rules.names is not None:
-        preds = (
-            labels.pop() if labels and labels[0].held else Column("scores", rules.names, np.arange(len(rules.names)))
-        )
-    elif preds is None:
-        positive = 1 if rules.positive is None else read_cell(rules.positive).value
-        held = [column.cells[at].value for column in labels for at in column.held]
-        other = next((value for value in held if value != positive), 0 if positive == 1 else f"not {positive}")
-        rules = replace(rules, class_names=[other, positive], positive=positive)
-        preds = Column("scores", [other, positive], np.arange(2))
+    if preds is None:
+        preds, rules = _meant_by_scores(labels, rules)
     missing = [at for at in preds.held if preds.cells[at].kind == "missing" and rules.word(preds.levels[at]) is None]
     if missing:
         raise ValueError(f"{preds.name} has no value{preds.where(missing)}; predict a class for each row of a pool")

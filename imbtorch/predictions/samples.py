@@ -369,7 +369,8 @@ def _weights(name: str, given: Array) -> Array:
     if wrong.any():
         row, kind = int(wrong.argmax()), "finite" if name == "weight" else "whole"
         if np.isnan(found[row]):
-            raise ValueError(f"{name} has no value in row {row} ({int(np.isnan(found).sum())} of {len(found)} rows)")
+            number = int(np.isnan(found).sum())
+            raise ValueError(f"{name} has no value in row {row} ({number} of {len(found)} rows); leave such rows out")
         raise ValueError(f"{name} must be {kind} and not negative, got {found[row]:g} in row {row}")
     return found if name == "weight" else found.astype(np.int64)
 

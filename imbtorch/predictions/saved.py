@@ -34,7 +34,6 @@ from imbtorch.predictions.compare import Pairing, paired
 from imbtorch.predictions.label_bounds import Aim
 from imbtorch.predictions.labels import (
     UNFIT,
-    LabelledResult,
     LabelPlan,
     Of,
     Read,
@@ -48,7 +47,7 @@ from imbtorch.predictions.parts import Part, count_
 from imbtorch.predictions.report import check_order, counted, opened, reading
 from imbtorch.predictions.samples import Given, Samples, from_arrays, from_source, samples_of
 from imbtorch.predictions.scores import BinnedScores, sizes_of
-from imbtorch.predictions.sources import ORDER, Source, check_not_drawn
+from imbtorch.predictions.sources import ORDER, Source
 from imbtorch.reports.result import ReportResult
 from imbtorch.suggestions import did_you_mean
 
@@ -158,23 +157,26 @@ class Predictions:
         self._how = given["encoding"], given["decimal"], given["head"]
         self._stamps: dict[str, tuple[int, int]] = {}
 
-    def _open(self, wanted: Sequence[Any], like: Source | None = None) -> Source:
-        """Open the source; raise if a file changed since it was read first."""
+    def _open(self, wanted: Sequence[Any], like: Source | None = None, drawn: bool = False) -> Source:
+        """Open the source; raise if a file changed since it was read first, and for labels that a plan has drawn."""
         source = opened(self._source, [each for each in wanted if isinstance(each, str)], *self._how, like)
         for path in getattr(source, "paths", ()):
             found = os.stat(path)
             stamp = found.st_size, found.st_mtime_ns
             if self._stamps.setdefault(path, stamp) != stamp:
                 raise ValueError(f"{path} changed since it was read; make new Predictions of it")
+        if ORDER in source.names and not drawn:
+            raise ValueError(
+                f"the source has a column {ORDER!r}: a plan drew these labels, and without it they are biased; "
+                "estimate takes them by plan=, or leave the column out"
+            )
         return source
 
     def _given(self, argument: str, predicted: Any, target: Any, more: Mapping[str, Any], drawn: bool = False) -> Given:
         """Return the columns of some predictions by their roles; only a pool has labels that a plan drew."""
         if self._source is None:
             return from_arrays(argument, predicted, target, more)
-        source = self._open([target, predicted, *more.values(), *[ORDER] * drawn])
-        if not drawn:
-            check_not_drawn(source)
+        source = self._open([target, predicted, *more.values(), *[ORDER] * drawn], None, drawn)
         return from_source(source, argument, predicted, target, more)
 
     def _samples(self, argument: str, predicted: Any, logits: bool, roles: Sequence[str] = ROLES[1:]) -> Samples:
@@ -271,7 +273,7 @@ class Predictions:
         of: Of = "pool",
         unclear: Any = None,
         level: float = 0.95,
-    ) -> LabelledResult:
+    ) -> ReportResult:
         """Estimate the values of a pool of two classes from labels that a plan drew, with exact intervals.
 
         Only some rows are labelled, at random within each predicted class; targets of the other rows are missing.
@@ -333,8 +335,8 @@ class Predictions:
         if plan is not None and threshold != plan.threshold:
             raise ValueError(f"threshold must be that of the plan, {plan.threshold}, got {threshold}")
         given = self._given(argument, predicted, target, {}, drawn=True)
-        if given.labels or self._rules.task not in (None, "binary"):
-            raise ValueError("labels within predicted classes are of two classes, not of several labels")
+        if given.labels or list(given.preds) != [""] or self._rules.task not in (None, "binary"):
+            raise ValueError("labels within predicted classes are of two classes, by one column of predictions")
         with reading(given.source):
             return read_pool(given, self._rules, threshold, logits, unclear, plan)
 

@@ -287,13 +287,7 @@ def as_array(name: str, given: Any) -> Array:
     if listed and len(given) and isinstance(given[0], str):
         return np.array(given, dtype=object)  # NumPy would turn numbers among strings into strings
     try:
-        options: Any = {}
-        if type(given).__module__.startswith("pyarrow"):
-            options = {"zero_copy_only": False}
-            given = given.cast(given.type.value_type) if hasattr(given.type, "index_type") else given  # keeps null
-        elif (narrow := narrow_float(str(getattr(given, "dtype", "")))) and hasattr(given, "isna"):  # of pandas
-            options = {"dtype": narrow, "na_value": np.nan}
-        found: Array = given.to_numpy(**options) if hasattr(given, "to_numpy") else np.asarray(given)
+        found = _to_numpy(given)
     except ValueError as error:
         raise ValueError(f"{name} must be one column, or rows of equal length: {error}") from error
     if found.ndim == 0:
@@ -304,6 +298,17 @@ def as_array(name: str, given: Any) -> Array:
     if found.dtype.kind == "U" and listed:
         return np.array(given, dtype=object)
     return _of_objects(name, found)
+
+
+def _to_numpy(given: Any) -> Array:
+    """Convert values of any package, so that those that are missing are told and narrow numbers stay narrow."""
+    narrow = narrow_float(str(getattr(given, "dtype", "")))
+    if type(given).__module__.startswith("pyarrow"):
+        given = given.cast(given.type.value_type) if hasattr(given.type, "index_type") else given  # keeps null
+        return given.to_numpy(zero_copy_only=False)
+    if narrow and hasattr(given, "isna"):  # of pandas
+        return given.to_numpy(dtype=narrow, na_value=np.nan)
+    return given.to_numpy() if hasattr(given, "to_numpy") else np.asarray(given)
 
 
 def _of_objects(name: str, given: Array) -> Array:
@@ -438,15 +443,6 @@ def check_roles(roles: Iterable[tuple[str, str]]) -> None:
             if not {(role, other), (other, role)} & SHARED:
                 raise ValueError(f"{other} and {role} are one column, {column!r}; name another column for one of them")
         seen[column].append(role)
-
-
-def check_not_drawn(source: Source) -> None:
-    """Raise for labels that a plan drew, which only :meth:`Predictions.estimate` takes."""
-    if ORDER in source.names:
-        raise ValueError(
-            f"the source has a column {ORDER!r}: a plan drew these labels, and without it they are biased; estimate "
-            "takes them by plan=, or leave the column out"
-        )
 
 
 def _known(source: Source, argument: str, name: Any) -> str:

@@ -207,7 +207,9 @@ def test_commas_of_texts_stay_and_other_signs_are_refused(tmp_path):
 def test_weights_that_are_no_numbers_are_named_with_their_row(bad, tmp_path):
     path = write(tmp_path / "p.csv", ";", label=Y[:4], pred=P[:4], w=[1, bad, 2, 3])
     for role in ("weight", "frequency"):
-        text = rf"{role} must be a finite number of 0 or more in every row; .*; decimal=',' reads decimal commas"
+        kind = "finite" if role == "weight" else "whole"
+        remedy = "decimal=',' reads decimal commas" if bad == "0,5" else "leave rows without one out of the source"
+        text = rf"{role} must be a {kind} number of 0 or more in every row, got '{bad}' in row 1; {remedy}"
         with pytest.raises(ValueError, match=text):
             imbtorch.report(path, **NAMED, **{role: "w"}, missing="drop", class_names=["0", "1"])
 

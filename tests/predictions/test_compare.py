@@ -116,7 +116,7 @@ def test_rows_without_a_score_are_an_error_unless_dropped(measure, tmp_path):
     given = {"measure": measure, "target": "y", "scores": ["a", "b"]}
     given |= {} if measure == "auc" else {"threshold": 0.5}
     for source in (columns, parquet(tmp_path / "s.parquet", **columns)):
-        with pytest.raises(ValueError, match=r"scores hold NaN in row 7 \(6 rows\); missing='drop'"):
+        with pytest.raises(ValueError, match=r"scores of old hold NaN in row 7 \(6 values\); leave"):
             compared(source, **given)
         found = compared(source, **given, missing="drop").difference.estimate.item()
         peer = sklearn.metrics.roc_auc_score if measure == "auc" else sklearn.metrics.f1_score
@@ -171,7 +171,7 @@ def test_scores_are_compared_by_areas_or_at_a_threshold(measure, cluster, tmp_pa
         (["--scores", "old", "new"], "scores need --threshold or --alerts"),
         (["--scores", "old", "new", "--threshold", ".5"], "--positive"),
         (["--preds", "old", "new", "--model", "label"], "the same column of a long source"),
-        (["--preds", "old", "--model", "label"], "must name two models"),
+        (["--preds", "old", "--model", "label"], "target and model are one column"),
     ],
 )
 def test_the_command_takes_two_columns_of_a_file(words, said, tmp_path, capsys):

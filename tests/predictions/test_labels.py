@@ -316,10 +316,7 @@ def test_the_command_writes_all_rows_and_reports_what_was_filled_in(scored, tmp_
     assert "f1" in shown
     assert str(by_hand.table()["measure"]["f1"]["all"])[:3] in shown
     assert run("report", out, "--target", "label", *named, "--missing", "drop") == 2
-    assert (
-        "a plan drew these labels, and without it they are biased; estimate takes them by --plan"
-        in capsys.readouterr().err
-    )
+    assert "a plan drew these labels, and without it they are biased; estimate takes" in capsys.readouterr().err
     assert run(*words[:1], out, *words[2:]) == 2
     assert "which is read" in capsys.readouterr().err
     other = tmp_path / "other.csv"
@@ -349,3 +346,62 @@ def test_a_plan_takes_the_threshold_of_an_operating_point(tmp_path):
     named = ["--scores", "score", "--threshold", tmp_path / "point.json"]
     assert run("label", tmp_path / "pool.csv", *named, "--labels", "300", "--out", tmp_path / "out.csv") == 0
     assert json.loads((tmp_path / "out.plan.json").read_text(encoding="utf-8"))["rows"] == list(expected.rows)
+
+
+# --- read as all doors read -------------------------------------------------------------------------------------------
+
+
+def test_a_threshold_is_placed_on_scores_of_a_pool_as_reports_place_it():
+    logits = np.log(SCORES + 1e-3) - np.log1p(1e-3 - SCORES + 1e-9)
+    data = Predictions({"score": logits, "label": TRUTH}, target="label")
+    flagged = int((1 / (1 + np.exp(-logits)) > 0.4).sum())
+    assert data.label_plan(scores="score", threshold=0.4, logits=True, labels=300).pool == (SIZE - flagged, flagged)
+    assert data.report(scores="score", threshold=0.4, logits=True).counts.sum(0).tolist() == [SIZE - flagged, flagged]
+
+
+@pytest.mark.parametrize(
+    ("scores", "text"),
+    [
+        (np.where(np.arange(SIZE) == 7, np.nan, SCORES), "scores hold NaN in row 7"),
+        (100 * SCORES, "percentages must be divided by 100"),
+        (SCORES - 0.5, "logits=True only for logits"),
+    ],
+)
+def test_scores_of_a_pool_are_checked_like_those_of_a_report(scores, text):
+    data = Predictions({"score": scores, "label": labelled(SMALL)}, target="label")
+    with pytest.raises(ValueError, match=text):
+        data.label_plan(scores="score", threshold=0.5, labels=300)
+    with pytest.raises(ValueError, match=text):
+        data.estimate(scores="score", threshold=0.5, plan={0: SIZE, 1: SIZE})
+
+
+SMALL = Predictions({"pred": PREDS}, target="label").label_plan("pred", labels=60)
+
+
+def test_classes_of_a_pool_are_typed_like_those_of_a_report():
+    labels = np.where(np.not_equal(labelled(SMALL), None), NAMES[TRUTH], None)
+    first = SMALL.rows[0]
+    labels[first] = "fraud "
+    data = Predictions({"pred": NAMES[PREDS], "label": labels}, target="label", positive="fraud")
+    with pytest.raises(ValueError, match=r"holds 'fraud '.*unclear='fraud '"):
+        data.estimate("pred", plan={"ok": SIZE, "fraud": SIZE})
+    named = Predictions(
+        {"pred": PREDS, "label": labelled(SMALL)}, target="label", class_names={0: "ok", 1: "fraud"}
+    ).estimate("pred", plan={"ok": SMALL.pool[0], "fraud": SMALL.pool[1]})
+    assert named["f1"] == data_of(SMALL).estimate("pred", plan=SMALL)["f1"]
+
+
+def test_numbers_of_a_pool_are_whole_and_hold_the_rows():
+    for sizes, text in (({0: 90.9, 1: 9}, "plan must be"), ({0: 1, 1: SIZE}, "but the source has")):
+        with pytest.raises((TypeError, ValueError), match=text):
+            data_of(SMALL).estimate("pred", plan=sizes)
+    with pytest.raises(ValueError, match="threshold needs scores"):
+        data_of(SMALL).label_plan("pred", labels=9, threshold=0.5)
+
+
+@pytest.mark.parametrize(("level", "share"), [(0.8, "80"), (0.99, "99")])
+def test_the_level_of_an_estimate_is_that_of_its_intervals(level, share):
+    result = data_of(SMALL).estimate("pred", plan=SMALL, level=level, measures=["f1"])
+    interval = result.interval("f1", level=level)
+    assert float(result["f1_low"]) == pytest.approx(float(interval.low))
+    assert f"holds in {share}% or more" in result.table().notes[0]
