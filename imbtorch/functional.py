@@ -31,6 +31,12 @@ def confusion_matrix(
 ) -> Tensor:
     """Compute the confusion matrix of one batch; rows are true classes, columns predicted ones.
 
+    ``samplewise=True`` gives the matrix of each image. A measure of these averages over both of two classes, background
+    included, unless you pass ``average="binary"``; :func:`imbtorch.statistics.over_images` computes the mean per image::
+
+        counts = confusion_matrix(preds, target, "binary", samplewise=True)
+        over_images("dice", counts, empty="skip")
+
     Args:
         preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1 or probabilities of class 1
             ``[N, ...]``, or probabilities of both classes ``[N, 2, ...]`` (binary); 0/1 or probabilities

@@ -24,6 +24,7 @@ from imbtorch.counts import (
     restore,
 )
 from imbtorch.measures import class_mean
+from imbtorch.measures.shared import zero_if_absent
 from imbtorch.measures.traits import (
     Traits,
     arguments_of,
@@ -157,7 +158,9 @@ class AveragedMeasure:
             _, actual, predicted = self.without_ignored(counts)
             values = double(call_measure(self.function, counts, {**self.arguments, "average": "none"}))
             return restore(class_mean(values, actual, predicted, average), counts)
-        return call_measure(self.function, counts, {**self.arguments, "average": average})
+        values = call_measure(self.function, counts, {**self.arguments, "average": average})
+        # an absent positive class counts 0 here, so that no epoch with samples has a value that is nan
+        return zero_if_absent(values, margins(counts).actual) if average == "binary" else values
 
     def without_ignored(self, counts: Counts) -> Margins:
         """Return margins without targets and predictions of the ignored class, so that means leave it out."""
