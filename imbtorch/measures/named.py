@@ -65,10 +65,13 @@ class AveragedMeasure:
     batched: bool = True
 
     def __str__(self) -> str:
-        """Return the name with the arguments and the average, such as ``recall (binary)``."""
+        """Return the name with arguments and average, such as ``recall (binary)`` or ``f1 (macro over 14 labels)``."""
         own = defaults_of(self.function) if self.traits.key else {}
         given = [f"{name}={value}" for name, value in self.arguments.items() if _is_new(value, own.get(name))]
-        details = given + [self.average] * (self.is_averaged and not self.over_classes)
+        average, number = self.average, self.counting.size
+        if self.counting.task == "multilabel":
+            average = f"each of {number} labels" if average == "none" else f"{average} over {number} labels"
+        details = given + [average] * (self.is_averaged and not self.over_classes)
         return f"{self.name} ({', '.join(details)})" if details else self.name
 
     @property

@@ -182,8 +182,8 @@ def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
 
     Returns:
         ``[...]`` in [0, 1], higher is better. A class with neither targets nor predictions takes no part (nan with
-        ``"none"`` and ``"binary"``), as in torchmetrics' ``MulticlassJaccardIndex``. scikit-learn also leaves it out without ``labels``, and counts
-        ``zero_division`` with ``labels``; PyCM has neither a value nor a mean.
+        ``"none"`` and ``"binary"``), as in torchmetrics' ``MulticlassJaccardIndex``. scikit-learn also leaves it out
+        without ``labels``, and counts ``zero_division`` with ``labels``; PyCM has neither a value nor a mean.
 
     Source: Jaccard (1901); Everingham et al. (2010), The Pascal visual object classes challenge, for segmentation.
 
