@@ -81,6 +81,6 @@ def over_images(
     for at, name in enumerate([measure, *(f"{measure}/{index}" for index in range(len(mean) - 1))]):
         of = f" of {int(there[at])} clusters" * (cluster is not None)
         method = f"t on the logit, {int(total[at])} of {len(wide)} images{of}"
-        ends = (torch.where(there > 1, end, torch.nan)[at] for end in (low, high))
-        found[name] = Interval(mean[at], *ends, level, method, measure=name)
+        ends = [torch.where(there > 1, end, torch.nan)[at] for end in (low, high)]
+        found[name] = Interval(mean[at], ends[0], ends[1], level, method, measure=name)
     return found if len(found) > 1 else found[measure]

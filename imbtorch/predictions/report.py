@@ -154,7 +154,8 @@ def _report_of(
     if samples.may_abstain:
         return ImbalanceReport("multiclass", **options | with_no_answer(samples, measures, options["prevalence"]))
     named = _without_areas(measures, given.scored)
-    return ImbalanceReport(samples.task, class_names=samples.names, measures=named, **options)
+    ignored = samples.ignored_label
+    return ImbalanceReport(samples.task, class_names=samples.names, measures=named, ignore_index=ignored, **options)
 
 
 NO_ANSWER = "no answer"  # class of predictions that are none, behind the others; means over classes leave it out

@@ -110,7 +110,7 @@ class Predictions:
             of :meth:`report` then have no intervals.
         weight: weight of each sample; weighted values have no intervals.
         frequency: number of samples that each row stands for.
-        ignore: target, or list of targets, whose samples are left out, such as -100.
+        ignore: target, or list of targets, whose samples are left out, such as -100; of several labels only the label.
         missing: ``"raise"``, ``"drop"`` to leave out samples with a missing value, ``"class"`` to make a class of them.
         no_answer: predicted value, or list of values, that stands for no answer, such as ``"INVALID"``; None for
             missing predictions. It is a miss of its class and no class of its own.
@@ -363,7 +363,7 @@ class Predictions:
             logits=logits,
             weighted="weight" in self._more,
             clusters="cluster" in self._more,
-            **sizes_of(samples.task, samples.names),
+            **sizes_of(samples.task, samples.names, samples.ignored_label),
         )
         _count(samples, sweep)
         return sweep.result()
