@@ -26,7 +26,7 @@ from imbtorch.measures.named import AveragedMeasure, Measured, allowed_averages,
 from imbtorch.measures.traits import arguments_of
 from imbtorch.reports.groups import checked_class_groups
 from imbtorch.suggestions import first_names
-from imbtorch.tables import Cell, Table
+from imbtorch.tables import Cell, Table, checked_digits
 from imbtorch.waiting import announced
 
 CERTAIN = 1e6  # degrees of freedom with which Student's t is normal
@@ -61,12 +61,12 @@ class Runs:
     measure: str = ""
     folds: bool = False
 
-    def table(self) -> Table:
+    def table(self, digits: int = 3) -> Table:
         """Return means and differences as a table, with the number of seeds and their standard deviation.
 
-        Folds have a column each.
+        Folds have a column each. Values have ``digits`` decimals.
         """
-        return _table({"mean": self}, f"mean: {self.measure or 'mean'}", alone=True)
+        return _table({"mean": self}, f"mean: {self.measure or 'mean'}", digits, alone=True)
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the value of each seed or fold as a point, and the mean of each model with its interval.
@@ -124,9 +124,12 @@ class RunsByMeasure(Mapping[str, Runs]):
         """Return the number of measures."""
         return len(self._measures)
 
-    def table(self) -> Table:
-        """Return means and differences as a table with a column for each measure, and its standard deviation."""
-        return _table(self, "mean")
+    def table(self, digits: int = 3) -> Table:
+        """Return means and differences as a table with a column for each measure, and its standard deviation.
+
+        Values have ``digits`` decimals.
+        """
+        return _table(self, "mean", digits)
 
     def plot(self) -> tuple[Any, Any]:
         """Draw a panel for each measure, as :meth:`Runs.plot`; return the figure and its axes."""
@@ -149,7 +152,7 @@ def _cell(found: Interval) -> Cell:
     return Cell(found.estimate.item(), found.low.item(), found.high.item())
 
 
-def _table(measures: Mapping[str, Runs], named: str, alone: bool = False) -> Table:
+def _table(measures: Mapping[str, Runs], named: str, digits: int, alone: bool = False) -> Table:
     """Return a table of means and differences; a single measure of folds has a column for each of them."""
     one, models = next(iter(measures.values())), dict[str, dict[str, Any]]()
     for model, values in one.values.items():
@@ -167,7 +170,8 @@ def _table(measures: Mapping[str, Runs], named: str, alone: bool = False) -> Tab
     if not one.folds:
         over = f"seeds, with a {100 * mean.level:g}% interval for {mean.method}; sd: standard deviation over seeds"
     blocks = {"model": models, "difference": differences}
-    return Table({kind: rows for kind, rows in blocks.items() if rows}, (f"{named} over {over}",))
+    found = {kind: rows for kind, rows in blocks.items() if rows}
+    return Table(found, (f"{named} over {over}",), digits=checked_digits(digits))
 
 
 @computed_on_cpu

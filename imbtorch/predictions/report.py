@@ -26,6 +26,7 @@ from imbtorch.predictions.samples import Samples
 from imbtorch.predictions.scores import Curves
 from imbtorch.predictions.sources import Arrays, Engine, Source
 from imbtorch.reports.groups import UNFIT
+from imbtorch.reports.readings import named_values
 from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.reports.rows import Row
 from imbtorch.reports.texts import UNSURE
@@ -104,7 +105,8 @@ def counted(
     threshold: Thresholds | None,
     prevalence: Any,
     measures: Mapping[str, Measured] | Sequence[str] | None,
-    intervals: bool | Sequence[str],
+    intervals: bool | str | Sequence[str],
+    class_groups: Mapping[str, Sequence[Any]] | None = None,
 ) -> ReportResult:
     """Count all samples, and compute the result."""
     given, scored = samples.given, samples.given.scored
@@ -114,7 +116,7 @@ def counted(
     if not scored and threshold is not None:
         raise ValueError("threshold is for scores, but preds are classes; pass scores=")
     own, bounded = _split(intervals, samples, prevalence)
-    report = _report_of(samples, threshold, prevalence, measures, own)
+    report = _report_of(samples, threshold, prevalence, measures, own, class_groups)
     curves = None
     if scored:
         curves = Curves(report._settings, samples.logits, report.prevalence, samples.rows, "weight" in given.more)
@@ -135,7 +137,7 @@ def counted(
 
 
 def _report_of(
-    samples: Samples, threshold: Thresholds | None, prevalence: Any, measures: Any, intervals: Any
+    samples: Samples, threshold: Thresholds | None, prevalence: Any, measures: Any, intervals: Any, class_groups: Any
 ) -> ImbalanceReport:
     """Return the report that counts some samples."""
     given = samples.given
@@ -143,6 +145,7 @@ def _report_of(
     grouped_by = "group" if set(column) & set(UNFIT) else column  # a checkpoint's file name cannot hold all signs
     options: dict[str, Any] = {
         "intervals": intervals,
+        "class_groups": class_groups,
         "logits": samples.logits,
         "groups": {grouped_by: samples.groups} if samples.groups else None,
         "clusters": True if "cluster" in given.more else False if "frequency" in given.more else None,
@@ -258,16 +261,16 @@ def check_order(samples: Samples, prevalence: Any, asked: Sequence[Any]) -> None
 
 
 def _split(
-    intervals: bool | Sequence[str], samples: Samples, prevalence: Any
-) -> tuple[bool | Sequence[str], Sequence[str]]:
+    intervals: bool | str | Sequence[str], samples: Samples, prevalence: Any
+) -> tuple[bool | str | Sequence[str], Sequence[str]]:
     """Return the names of values with intervals of the report, and those of areas under curves."""
     given, names = samples.given, samples.names
     keys = list(AREAS) if prevalence is None else ["auc"]  # average precision has none at another prevalence
     known = keys if samples.task == "binary" else [f"{area}/{name}" for area in keys for name in names]
     independent = not {"cluster", "weight"} & set(given.more)
     if isinstance(intervals, (bool, str)) or not given.scored:
-        return intervals, known if intervals is True and independent else ()
-    of_areas = [name for name in intervals if name.partition("/")[0] in AREAS]
+        return intervals, known if intervals in (True, "*") and independent else ()
+    of_areas = [found for name in intervals if name.partition("/")[0] in AREAS for found in named_values(name, known)]
     if of_areas and not independent:
         raise ValueError(
             UNSURE
@@ -281,4 +284,4 @@ def _split(
                 f"intervals contains {name!r}, but areas have intervals for {first_names(known)} only"
                 + ("" if prevalence is None else "; average precision has no interval at another prevalence")
             )
-    return [name for name in intervals if name not in of_areas], of_areas
+    return [name for name in intervals if name.partition("/")[0] not in AREAS], of_areas

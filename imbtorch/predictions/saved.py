@@ -183,7 +183,8 @@ class Predictions:
         logits: bool = False,
         prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
-        intervals: bool | Sequence[str] = False,
+        intervals: bool | str | Sequence[str] = False,
+        class_groups: Mapping[str, Sequence[Any]] | None = None,
         unlabelled: LabelPlan | str | PathLike[str] | None = None,
         unclear: Any = None,
         of: Of = "pool",
@@ -207,7 +208,10 @@ class Predictions:
             prevalence: class shares of the population for which values are computed, by class or in the order of the
                 classes (by class if ``positive`` names the first of two); for labels the share of positives of each.
             measures: measures over all classes, as in :class:`imbtorch.ImbalanceReport`.
-            intervals: True for the 95% intervals of all measures, or names of values; False by default.
+            intervals: True for the 95% intervals of all measures, ``"*"`` for all values, or names of values and
+                patterns such as ``"recall/*"``; False by default.
+            class_groups: name -> classes, such as :func:`~imbtorch.shot_groups`, whose mean recall and precision are
+                added.
             unlabelled: plan of :meth:`label_plan` or its file; or ``"random"`` to trust that the labelled rows were
                 drawn at random within each predicted class.
             unclear: value or list of values of labels of a pool that nobody can decide; bounds take either class.
@@ -235,7 +239,7 @@ class Predictions:
             return result_of_pool(*pool_of(read, plan, pool), of, read.names, measures)
         samples = self._samples(argument, predicted, logits, ROLES)
         with reading(samples.given.source):
-            return counted(samples, threshold, prevalence, measures, intervals)
+            return counted(samples, threshold, prevalence, measures, intervals, class_groups)
 
     def label_plan(
         self,
@@ -531,7 +535,8 @@ def report(
     logits: bool = False,
     prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
     measures: Mapping[str, Measured] | Sequence[str] | None = None,
-    intervals: bool | Sequence[str] = False,
+    intervals: bool | str | Sequence[str] = False,
+    class_groups: Mapping[str, Sequence[Any]] | None = None,
     **arguments: Unpack[Reading],
 ) -> ReportResult:
     """Report saved predictions in one call: ``Predictions(source, target=..., ...).report(preds, ...)``.
@@ -541,13 +546,14 @@ def report(
     Args:
         source: frame, mapping of columns, lazy frame, or files; None if the arguments hold the values.
         target: true classes; of several labels columns of 0 and 1, ``[N, L]`` or label -> ``[N]``.
-        preds: predicted classes, as for :meth:`Predictions.report`, like all arguments up to ``intervals``.
+        preds: predicted classes, as for :meth:`Predictions.report`, like all arguments up to ``class_groups``.
         scores: scores of the positive class, or of all classes.
         threshold: score strictly above which 1 is predicted, or an operating point.
         logits: whether scores are logits.
         prevalence: class shares of the population.
         measures: measures over all classes.
-        intervals: True for the 95% intervals of all measures, or names of values.
+        intervals: True for the 95% intervals of all measures, ``"*"`` for those of all values, or names and patterns.
+        class_groups: name -> classes whose mean recall and precision are added.
         class_names, positive, task, group, cluster, weight, frequency, ignore, missing: as for :class:`Predictions`.
         no_answer, encoding, decimal, head: as for :class:`Predictions`.
 
@@ -571,4 +577,5 @@ def report(
         prevalence=prevalence,
         measures=measures,
         intervals=intervals,
+        class_groups=class_groups,
     )

@@ -571,3 +571,17 @@ def test_a_label_can_be_unknown_in_single_rows():
     frame |= {f"p_{at}": (scores[:, at] > 0.5).astype(int) for at in range(3)}
     of_texts = imbtorch.report(frame, preds=["p_0", "p_1", "p_2"], target=["t_0", "t_1", "t_2"], ignore="U")
     assert of_texts["f1"] == report["f1"]
+
+
+def test_class_groups_and_patterns_of_intervals_of_saved_predictions():
+    groups = {"rare": [NAMES[1], 2]}
+    found = imbtorch.report(preds=TEXTS[PREDS], target=TEXTS[TARGET], class_groups=groups, intervals=["recall/*"])
+    recalls = sklearn.metrics.recall_score(TARGET, PREDS, average=None)
+    assert found["recall/rare"].item() == pytest.approx(recalls[1:].mean())
+    assert {f"recall/{name}_low" for name in (*NAMES, "rare")} <= set(found)
+    assert "iam_low" not in found
+    scored = imbtorch.report(scores=SCORES, target=TARGET, intervals=["auc/*", "iam"])
+    assert {"auc/0_low", "auc/1_low", "auc/2_low", "iam_low"} <= set(scored)
+    assert "average_precision/0_low" not in scored
+    everything = imbtorch.report(scores=SCORES, target=TARGET, intervals="*")
+    assert {"auc/0_low", "average_precision/2_high", "precision/1_low", "mcc_low"} <= set(everything)

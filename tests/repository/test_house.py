@@ -53,7 +53,7 @@ MORE_PARAMETERS = {  # whoever raises one of these names it in the subject of th
     "ThresholdSweep": 20,
     "paired_compare": 15,
     "Predictions": 15,
-    "report": 22,
+    "report": 23,
 }
 
 
