@@ -31,14 +31,12 @@ def confusion_matrix(
 ) -> Tensor:
     """Compute the confusion matrix of one batch; rows are true classes, columns predicted ones.
 
-    ``samplewise=True`` gives the matrix of each image. A measure that is called on it averages both of two classes, the
-    background among them, unless you pass ``average="binary"``. The mean Dice of the images is
-    :func:`over_images("dice", counts, empty="skip") <imbtorch.statistics.over_images>`:
+    ``samplewise=True`` gives the matrix of each image. A measure of it averages both of two classes, background among
+    them, unless you pass ``average="binary"``; :func:`imbtorch.statistics.over_images` is the mean of the images:
 
     >>> from imbtorch.statistics import over_images
     >>> target, preds = torch.tensor([[0, 1, 1], [0, 1, 0], [0, 0, 0]]), torch.tensor([[0, 1, 1], [0, 1, 1], [0, 0, 0]])
-    >>> counts = confusion_matrix(preds, target, "binary", samplewise=True)
-    >>> over_images("dice", counts, empty="skip").estimate  # (1 + 2/3) / 2; the last image is empty
+    >>> over_images("dice", confusion_matrix(preds, target, "binary", samplewise=True), empty="skip").estimate
     tensor(0.8333, dtype=torch.float64)
 
     Args:

@@ -10,7 +10,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from math import nan
 from os import PathLike
@@ -81,6 +81,11 @@ class Table:
     title: str = ""
     printed: Mapping[str, int] = field(default_factory=dict)
     digits: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the number of decimals."""
+        if isinstance(self.digits, bool) or not isinstance(self.digits, int) or not 0 <= self.digits <= 15:
+            raise ValueError(f"digits must be the number of decimals, 0 to 15, got {self.digits!r}")
 
     def __getitem__(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the rows of a block."""
@@ -198,7 +203,7 @@ class Table:
 
     def _printed(self, digits: int | None = None) -> Iterator[tuple[list[list[str]], str]]:
         """Yield head and rows of each block as text, and a line that counts the rows left out."""
-        digits = checked_digits(self.digits if digits is None else digits)
+        digits = self.digits if digits is None else replace(self, digits=digits).digits
         for kind, rows in self.blocks.items():
             columns, shown = _columns(rows.values()), list(rows.items())[: self.printed.get(kind)]
             lines = [[name, *(_text(column, row.get(column), digits) for column in columns)] for name, row in shown]
@@ -234,26 +239,13 @@ def _with_bounds(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{column}_low", value.low), (f"{column}_high", value.high))
 
 
-ACRONYMS = {"iou": "IoU", "gmean": "G-mean", "average_precision": "Average precision"} | {
-    name: name.upper() for name in ("iam", "cba", "f1", "mcc", "npv", "iba", "op", "rci", "p4", "auc", "sd")
-}
+ACRONYMS = ("iam", "cba", "f1", "mcc", "npv", "iba", "op", "rci", "p4", "auc", "sd")
 
 
 def spelled(name: str) -> str:
-    """Return the key of a measure, or another head, as papers write it; other texts as they are.
-
-    >>> spelled("balanced_accuracy"), spelled("f1"), spelled("sd"), spelled("my net")
-    ('Balanced accuracy', 'F1', 'SD', 'my net')
-    """
-    plain = re.fullmatch(r"[a-z]+(_[a-z]+)*", name)
-    return ACRONYMS.get(name) or (name.replace("_", " ").capitalize() if plain else name)
-
-
-def checked_digits(digits: int) -> int:
-    """Return a number of decimals; raise unless it is a whole number from 0 to 15."""
-    if isinstance(digits, bool) or not isinstance(digits, int) or not 0 <= digits <= 15:
-        raise ValueError(f"digits must be the number of decimals, 0 to 15, got {digits!r}")
-    return digits
+    """Return the key of a measure, or another head, as papers write it; other texts as they are."""
+    plain = name.replace("_", " ").capitalize() if re.fullmatch(r"[a-z]+(_[a-z]+)*", name) else name
+    return name.upper() if name in ACRONYMS else {"iou": "IoU", "gmean": "G-mean"}.get(name, plain)
 
 
 def _text(column: str, value: Any, digits: int) -> str:

@@ -20,15 +20,13 @@ def over_images(
     """Compute the mean over images of a measure of each image, such as the mean Dice of segmentation papers.
 
     The value of an image is that of the positive class; of several classes, or labels, each has a value, and the image
-    the mean of them. A class with predictions and no target counts 0; ``empty`` says what one with neither counts. The
-    interval is Student's t on the logit, from the spread of images, or of patients as a ratio: the sum of their values
-    over the number of their images. It knows of no kind of failure that did not come (page "Intervals").
+    their mean. A class with predictions and no target counts 0; ``empty`` says what one with neither counts. The
+    interval is Student's t on the logit, of images, or of patients as a ratio (page "Intervals").
 
     Args:
         measure: ``"dice"`` (the same as ``"f1"``), ``"iou"``, ``"recall"``, ``"precision"``, ``"specificity"``,
             ``"npv"`` or ``"fowlkes_mallows"``.
-        counts: ``[N, K, K]``, a matrix for each image, or ``[N, L, 2, 2]`` for L labels, from
-            ``confusion_matrix(..., samplewise=True)``; images without any pixel that counts are left out.
+        counts: ``[N, K, K]``, or ``[N, L, 2, 2]`` for L labels, from ``confusion_matrix(..., samplewise=True)``.
         empty: value of a class that an image neither holds nor predicts, 1 or 0, or ``"skip"`` to leave it out.
         cluster: ``[N]`` id of the patient of each image; by default images are independent.
         level: nominal coverage of the interval, in (0, 1).
@@ -41,8 +39,6 @@ def over_images(
         ValueError: for an unknown measure or rule, counts of another shape, and fewer than two images or patients.
         TypeError: for ids that are not integers.
 
-    Source: Cochran (1977), Sampling techniques, section 2.11, for the ratio.
-
     >>> counts = torch.tensor([[[90, 0], [0, 10]], [[90, 0], [5, 5]], [[99, 1], [0, 0]], [[100, 0], [0, 0]]])
     >>> print(over_images("dice", counts, empty="skip"))  # (1 + 2/3 + 0) / 3
     dice 0.556 [0.007, 0.995] (95% t on the logit, 3 of 4 images)
@@ -53,10 +49,8 @@ def over_images(
     wide = checked_whole(counts)
     labels, two = wide.ndim == 4, wide.shape[-1] == 2
     if wide.ndim != 3 and not (labels and two):
-        raise ValueError(
-            f"counts must be a matrix for each image, [N, K, K], or [N, L, 2, 2] for labels, got {list(wide.shape)}; "
-            "confusion_matrix(..., samplewise=True) counts them"
-        )
+        remedy = f"got {list(wide.shape)}; confusion_matrix(..., samplewise=True) counts them"
+        raise ValueError(f"counts must be a matrix for each image, [N, K, K], or [N, L, 2, 2] for labels, {remedy}")
     each, sampled = by_key()[measure](wide, average="none"), wide.sum((-2, -1)) > 0
     values = each[..., 1] if labels else each[:, 1:] if two else each  # [N, V]
     if empty != "skip":

@@ -26,7 +26,7 @@ from imbtorch.measures.named import AveragedMeasure, Measured, allowed_averages,
 from imbtorch.measures.traits import arguments_of
 from imbtorch.reports.groups import checked_class_groups
 from imbtorch.suggestions import first_names
-from imbtorch.tables import Cell, Table, checked_digits
+from imbtorch.tables import Cell, Table
 from imbtorch.waiting import announced
 
 CERTAIN = 1e6  # degrees of freedom with which Student's t is normal
@@ -171,7 +171,7 @@ def _table(measures: Mapping[str, Runs], named: str, digits: int, alone: bool = 
         over = f"seeds, with a {100 * mean.level:g}% interval for {mean.method}; sd: standard deviation over seeds"
     blocks = {"model": models, "difference": differences}
     found = {kind: rows for kind, rows in blocks.items() if rows}
-    return Table(found, (f"{named} over {over}",), digits=checked_digits(digits))
+    return Table(found, (f"{named} over {over}",), digits=digits)
 
 
 @computed_on_cpu

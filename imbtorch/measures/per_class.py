@@ -125,9 +125,6 @@ def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Te
         ValueError: for a beta that is negative or not finite.
 
     Source: Mortaz (2020), eq. 6; Liu et al. (2007), eq. 6.
-
-    >>> f_score(torch.tensor([[1, 1], [0, 1]]))
-    tensor(0.6667, dtype=torch.float64)
     """
     tp, actual, predicted = margins(counts)
     if not (beta >= 0 and math.isfinite(beta)):
@@ -186,9 +183,6 @@ def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
         without ``labels``, and counts ``zero_division`` with ``labels``; PyCM has neither a value nor a mean.
 
     Source: Jaccard (1901); Everingham et al. (2010), The Pascal visual object classes challenge, for segmentation.
-
-    >>> jaccard(torch.tensor([[8, 2], [1, 1]]), average="none")
-    tensor([0.7273, 0.2500], dtype=torch.float64)
     """
     tp, actual, predicted = margins(counts)
     return restore(averaged((tp, actual + predicted - tp), actual, predicted, average), counts)

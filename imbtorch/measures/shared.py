@@ -54,10 +54,7 @@ def class_mean(
 
 
 def averaged(parts: tuple[Tensor, Tensor], actual: Tensor, predicted: Tensor, average: str | None) -> Tensor:
-    """Average the ratio of two parts over classes: ``"micro"`` sums the parts first, ``"binary"`` takes class 1.
-
-    The ratio of class 1 is undefined at 0/0 if it has neither targets nor predictions.
-    """
+    """Average the ratio of two parts over classes: ``"micro"`` sums the parts first, ``"binary"`` takes class 1."""
     check_choice("average", average, ("macro", "weighted", "none", "min", "micro", "binary", None))
     numerator, denominator = parts
     if average == "micro":
@@ -66,7 +63,7 @@ def averaged(parts: tuple[Tensor, Tensor], actual: Tensor, predicted: Tensor, av
         return defined(ratio(sums[0], sums[1]), actual)
     if average == "binary":
         check_two(actual.shape[-1], "average='binary'")
-        undefined = (denominator[..., 1] <= 0) & (actual[..., 1] + predicted[..., 1] <= 0)  # false for nan
+        undefined = (denominator + actual + predicted)[..., 1] <= 0  # 0/0 of an absent class; false for nan
         return defined(torch.where(undefined, math.nan, ratio(numerator, denominator)[..., 1]), actual)
     return class_mean(ratio(numerator, denominator), actual, predicted, average)
 

@@ -153,7 +153,7 @@ def _plot(
         _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
     texts = model_texts(models)
     if draw is _draw_roc:
-        areas = [f"AUC {area:.3f}" for area in map(_area, named.values())]
+        areas = [f"AUC {torch.trapezoid(*_roc_curve(each).T.flip(0)):.3f}" for each in named.values()]
         texts = dict(zip(named, legend_texts([texts.get(name, " ") for name in named], areas), strict=True))
     draw(ax, named, places, texts)
     add_legend(ax, "below")
@@ -230,12 +230,6 @@ def _roc_curve(counts: Tensor) -> Tensor:
     """Return the points of a ROC curve with both ends, ``[T + 2, 2]``."""
     ends = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
     return torch.cat((ends[:1], rising(counts, roc_points(counts)), ends[1:]))
-
-
-def _area(counts: Tensor) -> float:
-    """Return the area below a ROC curve."""
-    false, true = _roc_curve(counts).unbind(-1)
-    return torch.trapezoid(true, false).item()
 
 
 def _draw_precision_recall(

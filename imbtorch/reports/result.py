@@ -22,7 +22,7 @@ from imbtorch.reports.files import text_of_file
 from imbtorch.reports.groups import comparable_groups
 from imbtorch.reports.readings import ENDS, LEVEL, Readings, values_of_classes
 from imbtorch.reports.rows import Result, Row, Snapshot, group_label, shown
-from imbtorch.tables import COUNTS, Cell, Table, baseline_line, checked_digits, replace_file
+from imbtorch.tables import COUNTS, Cell, Table, baseline_line, replace_file
 from imbtorch.version import __version__
 
 
@@ -238,7 +238,7 @@ class ReportResult(Result):
             better = next((row.better for row in self._rows if row.kind == "class" and row.measure == sort), None)
             blocks["class"] = _worst_first(blocks["class"], sort, better)
         printed = {**whole.printed, **({} if head is None else {"class": head})}
-        return replace(whole, blocks=blocks, printed=printed, digits=checked_digits(digits))
+        return replace(whole, blocks=blocks, printed=printed, digits=digits)
 
     def _added_rows(self) -> dict[Row, Tensor]:
         """Return values of the table that are not reported: of each group, and recall and precision."""
