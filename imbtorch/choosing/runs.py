@@ -259,8 +259,8 @@ def over_runs(
     _check_folds(runs, targets) if folds else _check_runs(runs)
     runs, targets, names = _as_tensors(runs, targets, positive, ignore_index)
     scored = _are_scores(runs, wanted)
-    if scored and ignore_index is not None:
-        raise ValueError("ignore_index must be left out for measures of scores; leave these samples out yourself")
+    if scored and (ignore_index is not None or class_groups is not None):
+        raise ValueError("ignore_index and class_groups must be left out for measures of scores")
     if not scored:
         classes, labels = num_classes, 0
         of_each = [each for some in runs.values() for each in some]

@@ -358,7 +358,7 @@ class Readings:
 
 
 def named_values(name: str, values: Sequence[str], known: Mapping[str, Row] | None = None) -> Sequence[str]:
-    """Return the values that a pattern with ``*`` or a measure of each class names; the name itself if there are none."""
+    """Return the values that a pattern with ``*``, or a measure of each class, names; the name if there are none."""
     if "*" in name:
         return [each for each in values if re.fullmatch(re.escape(name).replace(r"\*", ".*"), each)] or [name]
     of_measure = [each for each, row in (known or {}).items() if row.measure == name]

@@ -559,7 +559,8 @@ def test_functions_of_one_matrix_are_refused_for_labels():
         over_runs({"net": preds}, target, lambda counts: counts[..., 1, 1], draws=50)
 
 
-def test_measures_of_scores_take_no_ignore_index():
+@pytest.mark.parametrize("given", [{"ignore_index": -1}, {"class_groups": {"few": [1]}}])
+def test_measures_of_scores_take_neither_groups_nor_holes(given):
     target, scores = torch.tensor([0, 1] * 5), torch.rand(10)
-    with pytest.raises(ValueError, match="ignore_index must be left out for measures of scores"):
-        over_runs({"net": [scores, scores.flip(0)]}, target, "auc", ignore_index=-1)
+    with pytest.raises(ValueError, match="ignore_index and class_groups must be left out for measures of scores"):
+        over_runs({"net": [scores, scores.flip(0)]}, target, "auc", **given)
