@@ -207,9 +207,7 @@ def paired_compare(
     the first covered 0.92 to 1.0, the second 0.89 to 0.99 (from 0.85 with five), the third 0.94 to 1.0. With
     ``cluster`` they leave out one cluster at a time, and covered 0.91 to 0.99 on 10 to 40 patients.
 
-    **Labels.** Predictions and targets ``[N, L]`` of 0 and 1 are those of L labels (pass ``num_classes=2`` if they are
-    positions): means over labels are compared, with ``partial(imbtorch.f_score, average="none")`` the labels one by
-    one. Draws weight whole samples, or clusters, with all their labels.
+    **Labels.** ``[N, L]`` of 0 and 1 are L labels (positions if ``num_classes=2``); ``average="none"`` compares each.
 
     **Looks.** The interval holds for one look at the samples. Whoever looks again as samples come passes
     ``looks=20, look=7``: the bounds of all looks together then err as often as those of one.

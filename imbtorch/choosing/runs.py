@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -259,16 +259,14 @@ def over_runs(
     _check_folds(runs, targets) if folds else _check_runs(runs)
     runs, targets, names = _as_tensors(runs, targets, positive, ignore_index)
     scored = _are_scores(runs, wanted)
-    if scored and (ignore_index is not None or class_groups is not None):
+    if scored and (ignore_index, class_groups) != (None, None):
         raise ValueError("ignore_index and class_groups must be left out for measures of scores")
     if not scored:
-        classes, labels = num_classes, 0
-        of_each = [each for some in runs.values() for each in some]
+        preds, labels = [each for some in runs.values() for each in some], 0
         if not names:
-            labels = number_of_labels(of_each, targets[0], num_classes, ignore_index)
-            classes = 2 if labels else num_classes or _number_of_classes(runs, targets, ignore_index)
-        wanted = _by_class(wanted, class_groups, names or range(labels or classes or 0), labels)
-        num_classes = None if labels else classes
+            labels = number_of_labels(preds, targets[0], num_classes, ignore_index)
+            num_classes = _number_of_classes([*targets, *preds], num_classes, labels, ignore_index)
+        wanted = _by_class(wanted, class_groups, names or range(labels or num_classes or 0), labels)
     if folds:
         found = _over_folds(runs, targets, wanted, num_classes, ignore_index, level)
     else:
@@ -292,10 +290,12 @@ def _wanted(measures: Measured | Sequence[Measured]) -> tuple[list[Measured], bo
 
 
 def _number_of_classes(
-    runs: Mapping[str, Sequence[Tensor]], targets: Sequence[Tensor], ignore_index: int | None
-) -> int:
-    some = [each if ignore_index is None else each[each != ignore_index] for each in targets]
-    return max([1, *(int(each.max()) for each in chain(some, *runs.values()) if each.numel())]) + 1
+    indices: Sequence[Tensor], given: int | None, labels: int, ignore_index: int | None
+) -> int | None:
+    if labels or given is not None:
+        return given
+    kept = [each if ignore_index is None else each[each != ignore_index] for each in indices]
+    return max([1, *(int(each.max()) for each in kept if each.numel())]) + 1
 
 
 def _by_class(

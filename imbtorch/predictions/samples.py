@@ -177,7 +177,7 @@ class Samples:
             if given.scored:
                 called, whole = given.argument, not given.labels
                 preds = check_scores(preds, self.names, called, self.logits, whole, start - len(keep))
-            unknown += int((target == IGNORED).sum()) if given.labels else 0
+            unknown += given.labels * int((target == IGNORED).sum())
             one_hot = one_hot and bool((target.sum(-1) == 1).all())
             if one_hot and start == self.rows > 1:
                 raise ValueError(
