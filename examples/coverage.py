@@ -48,6 +48,7 @@ from imbtorch.statistics import (
     beats_baseline,
     bootstrap,
     compare,
+    over_images,
     over_runs,
     paired_compare,
     posterior,
@@ -874,6 +875,40 @@ def images_of_a_report(sets: int, images: int) -> list[float]:
             found = report.interval("iou", clusters=clusters, draws=1000)
             held[clusters] += bool(found.low <= truth <= found.high)
     return [each / sets for each in held.values()]
+
+
+PICTURES = list(product((10, 40, 200), (1, 4), (0.0, 0.25, 0.5), ("skip", 1, 0)))
+OF_PICTURES = "patients, images, empty, rule, Dice, misses | covered Dice, width"
+
+
+@table("over_images", OF_PICTURES, [(*cell, 0.8, 0.05) for cell in PICTURES], 1000)
+@table("rare_misses", OF_PICTURES, [(*cell, 0.9, 0.02) for cell in PICTURES], 1000)
+def of_pictures(
+    sets: int, patients: int, each: int, empty: float, rule: str | int, dice: float, misses: float
+) -> list[float]:
+    """Coverage of `over_images(cluster=ids)`, and its width over 3.92 deviations of the mean, which an oracle knows.
+
+    Patients have `each` images on average (geometric), Dice and empty images vary among them. Of the images with
+    targets some are missed, of the empty ones a fifth has a prediction.
+    """
+    false, random, held, widths, values = 0.2, generator(), [], [], []
+    found = dice * (1 - misses)
+    truth = {"skip": (1 - empty) * found / (1 - empty + empty * false), 1: (1 - empty) * found + empty * (1 - false)}
+    for _ in range(sets):
+        ids = np.repeat(np.arange(patients), random.geometric(1 / each, patients))
+        mean = random.beta(9 * dice, 9 * (1 - dice), patients)[ids]
+        value = random.beta(5 * mean, 5 * (1 - mean)) * (random.random(len(ids)) > misses)
+        without = random.random(len(ids)) < (random.beta(2 * empty, 2 * (1 - empty), patients)[ids] if empty else 0)
+        right = np.where(without, 0, np.rint(1000 * value))
+        alarms = np.where(without, random.random(len(ids)) < false, 1000 - right)
+        cells = [np.full(len(ids), 5000.0), alarms, np.where(without, 0, 1000 - right), right]
+        counts = torch.from_numpy(np.stack(cells, -1).reshape(-1, 2, 2))
+        interval = over_images("dice", counts, empty=rule, cluster=torch.from_numpy(ids))
+        assert isinstance(interval, Interval)
+        held.append(inside(interval, truth.get(rule, (1 - empty) * found)))
+        values.append(interval.estimate.item())
+        widths.append((interval.high - interval.low).item())
+    return [float(np.mean(held)), float(np.nanmean(widths) / (3.92 * np.nanstd(values)))]
 
 
 @table("another_population", "clusters | covered accuracy, covered IAM", one((30, 200)), 200)
@@ -1795,6 +1830,8 @@ KINDS_OF_INTERVALS = {  # tables whose columns of coverage are read together
     "the same, a class lacks": ("lacking",),
     "value: clusters, labels": ("clusters", "labels", "buckets", "report_of_labels", "images", "another_population"),
     "value: odd clusters": ("odd_clusters",),
+    "mean over images": ("over_images",),
+    "the same, complete misses are rare": ("rare_misses",),
     "difference of models": ("comparisons", "differing", "alerts"),
     "the same, clusters": ("pairs_of_clusters",),
     "AUC, average precision": ("areas",),

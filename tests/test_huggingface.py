@@ -167,6 +167,42 @@ def test_a_wrong_direction_is_refused_with_the_argument_to_change(arguments):
         compute_metrics(report, "out")
 
 
+def test_a_misspelt_metric_ends_before_the_first_epoch(arguments):
+    report = ImbalanceReport("binary", measures=["iam", "balanced_accuracy"], per_class=())
+    for name in ("balanced_acuracy", "eval_balanced_acuracy"):
+        with pytest.raises(ValueError, match=f"'{name}' is no value of the report; did you mean 'balanced_accuracy'"):
+            compute_metrics(report, arguments(name))
+
+
+@pytest.mark.parametrize("batch_eval_metrics", [False, True])
+def test_patients_reach_the_report(arguments, batch_eval_metrics):
+    """As a column that ``include_for_metrics`` passes on: all columns of a batch, or else the model's main input."""
+    transformers = import_or_skip("transformers")
+
+    class Model(torch.nn.Module):
+        main_input_name = "patient"
+
+        def forward(self, score, patient=None, labels=None):
+            return {"loss": (0 * score).sum().requires_grad_(), "logits": torch.stack((-score, score), 1)}
+
+    patient, labels = torch.arange(60) // 6, torch.arange(60) % 2
+    score = torch.where(patient % 3 == 0, -1.0, 1.0) * (2 * labels - 1)
+    rows = [{"score": s, "patient": p, "labels": y} for s, p, y in zip(score, patient, labels, strict=True)]
+    args = arguments("accuracy", include_for_metrics=["inputs"], batch_eval_metrics=batch_eval_metrics)
+    report = ImbalanceReport("binary", measures=["accuracy"], per_class=(), clusters=True, logits=True)
+
+    def patients(evaluated):
+        return evaluated.inputs["patient"] if batch_eval_metrics else evaluated.inputs
+
+    computed = compute_metrics(report, args, patients)
+    trainer = transformers.Trainer(Model(), args, eval_dataset=rows, compute_metrics=computed)
+    assert trainer.evaluate()["eval_accuracy"] == pytest.approx(0.6)
+    direct = ImbalanceReport("binary", measures=["accuracy"], per_class=(), clusters=True)
+    direct.update((score > 0).long(), labels, cluster=patient)
+    assert report.interval("accuracy").low == direct.interval("accuracy").low
+    assert report.interval("accuracy").method.startswith("cluster bootstrap")
+
+
 def test_keeping_the_lowest_loss_by_default_is_told(arguments):
     epochs = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
     report = ImbalanceReport("binary", measures=["dominance", "iam"], per_class=(), prefix="val_")

@@ -12,11 +12,23 @@ from torch import Tensor
 from imbtorch.choosing.looks import at_look, level_to_draw, quantile_of_look
 from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
 from imbtorch.choosing.paired_scores import compare_scores
+from imbtorch.choosing.runs import draw_counts
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Measure, check_choice, check_square, ratio
 from imbtorch.deciding.curves import AREAS
-from imbtorch.intervals.draws import AGREE, DIFFER, Prior, Totals, checked_whole, chunks, gammas, worth_of_hits
+from imbtorch.intervals.draws import (
+    AGREE,
+    DIFFER,
+    Prior,
+    Totals,
+    checked_whole,
+    chunks,
+    gammas,
+    normal_quantile,
+    student_quantile,
+    worth_of_hits,
+)
 from imbtorch.intervals.intervals import (
     TOO_NARROW,
     Interval,
@@ -174,6 +186,7 @@ def paired_compare(
     looks: int | None = None,
     look: int | None = None,
     names: tuple[str, str] = ("a", "b"),
+    ignore_index: int | None = None,
 ) -> Comparison:
     """Compare two models on one test set, through the joint table of both predictions and the targets.
 
@@ -193,6 +206,8 @@ def paired_compare(
     samples by the correlation of what single samples change (MOVER, jackknife). In simulations with 5 positives or more
     the first covered 0.92 to 1.0, the second 0.89 to 0.99 (from 0.85 with five), the third 0.94 to 1.0. With
     ``cluster`` they leave out one cluster at a time, and covered 0.91 to 0.99 on 10 to 40 patients.
+
+    **Labels.** ``[N, L]`` of 0 and 1 are L labels (positions if ``num_classes=2``); ``average="none"`` compares each.
 
     **Looks.** The interval holds for one look at the samples. Whoever looks again as samples come passes
     ``looks=20, look=7``: the bounds of all looks together then err as often as those of one.
@@ -214,6 +229,7 @@ def paired_compare(
         looks: number of looks that were planned before the first, each with as many new samples.
         look: this look, 1 to ``looks``; the samples are all that came so far.
         names: names of a and b in the text of the result, such as ``("new", "old")``.
+        ignore_index: target of the samples, or of single labels, to leave out.
 
     Returns:
         :class:`Comparison` of a minus b, on the CPU, with the probability that a is better.
@@ -241,16 +257,18 @@ def paired_compare(
         level = level_to_draw(at)
     if isinstance(measure, str) and measure in AREAS:
         given = {"num_classes": num_classes, "higher_is_better": higher_is_better, "totals": totals}
+        given["ignore_index"] = ignore_index
         unused = [name for name, value in given.items() if value not in (None, 2, True, "drawn")]
         if unused:
             raise ValueError(f"{unused[0]} must be left out for {measure!r}, which compares scores of class 1")
         interval, chance = compare_scores(measure, preds_a, preds_b, target, cluster, draws, level, generator)
         found = Comparison(interval, chance, measure)
     else:
-        outcomes = checked_outcomes({"preds_a": preds_a, "preds_b": preds_b}, target, num_classes, cluster)
-        called = measure_of_counts(measure, outcomes.classes)
+        preds = {"preds_a": preds_a, "preds_b": preds_b}
+        outcomes = checked_outcomes(preds, target, num_classes, cluster, ignore_index)
+        called = measure_of_counts(measure, *outcomes.measured)
         better = direction_of(called, higher_is_better)
-        if cluster is None and target.ndim > 1:
+        if cluster is None and target.ndim > 1 and not outcomes.labels:
             warn_caller(POSITIONS)
         found = compare_outcomes(called, outcomes, better, draws, level, generator, totals)
     if at is not None:
@@ -276,6 +294,8 @@ def compare_outcomes(
     totals: Totals = "drawn",
 ) -> Comparison:
     """Compare two predictions by their joint outcomes, as :func:`paired_compare` does."""
+    if outcomes.labels:
+        return _compare_labels(measure, outcomes, higher_is_better, draws, level, generator, totals)
     pairs = _Pairs(outcomes)
 
     def difference(of_a: Tensor, of_b: Tensor) -> Tensor:
@@ -303,6 +323,36 @@ def compare_outcomes(
         warn_of_large_cluster("paired_compare", sizes)
         if largest := largest_cluster(sizes):
             method += f"; {largest}, {TOO_NARROW}"
+    return _comparison(estimate, drawn, ends, about, level, method, higher_is_better, measure)
+
+
+def _compare_labels(
+    measure: Measure,
+    outcomes: JointOutcomes,
+    higher_is_better: bool,
+    draws: int,
+    level: float,
+    generator: torch.Generator | None,
+    totals: Totals,
+) -> Comparison:
+    """Compare predictions of labels by draws that weight whole samples, or clusters, as those of :func:`over_runs`."""
+    if totals != "drawn" or outcomes.clusters < 2:
+        raise ValueError(
+            "labels need totals='drawn', since samples are drawn with all labels, and two samples or clusters"
+        )
+
+    def difference(counts: Tensor) -> Tensor:
+        a, b = counts.unbind(-4)
+        return values(measure, a, 3) - values(measure, b, 3)
+
+    estimate = difference(outcomes.counted())
+    sizes: Iterable[int] = chunks(draws, max(8 * outcomes.labels, len(outcomes.times)), estimate.device)
+    sizes = announced(sizes, draws, "a paired comparison", "fewer draws= shorten it")
+    drawn = torch.cat([difference(draw_counts(outcomes, [1, 1], size, generator)) for size in sizes])
+    ends, number = quantiles(drawn, level), outcomes.clusters
+    wider = student_quantile(level, torch.tensor(number - 1.0)) / normal_quantile(level)  # for few clusters
+    about = wider * (ends[0] - drawn.mean(0)), wider * (ends[1] - drawn.mean(0))
+    method = f"paired Bayesian bootstrap of {number} clusters of labels"
     return _comparison(estimate, drawn, ends, about, level, method, higher_is_better, measure)
 
 

@@ -12,6 +12,7 @@ from distributions import A, B, apart, betas, distance, labels, score, seeded
 from rooms import checked_outcomes, compare_outcomes
 from rooms import draws as drawing
 from scipy import stats
+from sklearn.metrics import f1_score, recall_score
 
 import imbtorch
 from imbtorch import balanced_accuracy
@@ -494,3 +495,67 @@ def test_names_of_models_that_cannot_be(names):
     target = torch.tensor([0, 1])
     with pytest.raises(ValueError, match=r"names must be two different texts, that of a first"):
         paired_compare("recall", target, target, target, names=names)
+
+
+# --- labels, and what is left out -------------------------------------------------------------------------------------
+
+
+def two_models(samples=200, number=4, seed=0):
+    """Targets of labels and the predictions of two models that find the same samples hard."""
+    random = np.random.default_rng(seed)
+    target, hard = random.random((samples, number)) < 0.2, random.random((samples, 1))
+    preds = [np.where(random.random(target.shape) < rate * hard, ~target, target) for rate in (0.2, 0.5)]
+    return [torch.from_numpy(each).long() for each in (*preds, target)]
+
+
+def test_labels_are_compared_by_their_mean_or_one_by_one():
+    a, b, target = two_models()
+    found = paired_compare("f1", a, b, target, draws=300, generator=seeded())
+    expected = f1_score(target, a, average="macro") - f1_score(target, b, average="macro")
+    assert found.difference.estimate.item() == pytest.approx(expected)
+    assert found.measure == "f1 (macro over 4 labels)"
+    each = paired_compare(partial(imbtorch.f_score, average="none"), a, b, target, draws=300, generator=seeded())
+    expected = f1_score(target, a, average=None) - f1_score(target, b, average=None)
+    assert each.difference.estimate.tolist() == pytest.approx(list(expected))
+    assert each.measure == "f_score (each of 4 labels)"
+    pooled = paired_compare("f1", a, b, target, 2, draws=300, cluster=torch.arange(200), generator=seeded())
+    expected = f1_score(target.flatten(), a.flatten()) - f1_score(target.flatten(), b.flatten())
+    assert pooled.difference.estimate.item() == pytest.approx(expected)
+    assert pooled.measure == "f1 (binary)"
+
+
+def test_labels_are_resampled_with_their_samples():
+    """The interval is that of a bootstrap of samples by NumPy, which draws all labels of a sample at once."""
+    a, b, target = two_models(400)
+    found = paired_compare("f1", a, b, target, draws=2000, generator=seeded()).difference
+    random, drawn = np.random.default_rng(0), []
+    for _ in range(400):
+        some = random.integers(0, 400, 400)
+        drawn.append(np.subtract(*(f1_score(target[some], each[some], average="macro") for each in (a, b))))
+    assert (found.high - found.low).item() == pytest.approx(3.92 * np.std(drawn), rel=0.12)
+
+
+def test_ignored_targets_and_labels_take_no_part():
+    a, b, target = two_models()
+    flat = target[:, 0].clone()
+    flat[::5] = -1
+    kept = flat != -1
+    found = paired_compare("mcc", a[:, 0], b[:, 0], flat, 2, ignore_index=-1, draws=100, generator=seeded())
+    without = paired_compare("mcc", a[kept, 0], b[kept, 0], flat[kept], 2, draws=100, generator=seeded())
+    assert (found.difference.low, found.difference.high) == (without.difference.low, without.difference.high)
+    unknown = torch.rand(target.shape, generator=seeded()) < 0.3
+    found = paired_compare("recall", a, b, target.masked_fill(unknown, -1), ignore_index=-1, draws=100)
+    recalls = [
+        [recall_score(*(part[~unknown[:, at], at] for part in (target, each))) for at in range(4)] for each in (a, b)
+    ]
+    assert found.difference.estimate.item() == pytest.approx(np.mean(recalls[0]) - np.mean(recalls[1]))
+
+
+def test_labels_need_drawn_totals_and_two_samples():
+    a, b, target = two_models()
+    with pytest.raises(ValueError, match="labels need totals='drawn'"):
+        paired_compare("f1", a, b, target, totals="fixed", draws=100)
+    with pytest.raises(ValueError, match="two samples or clusters"):
+        paired_compare("f1", a[:1], b[:1], target[:1], draws=100)
+    with pytest.raises(ValueError, match="ignore_index must be left out for 'auc'"):
+        paired_compare("auc", torch.rand(4), torch.rand(4), torch.tensor([0, 1, 0, 1]), ignore_index=-1)

@@ -246,3 +246,18 @@ def test_a_share_of_0_is_an_open_mark_at_the_edge():
     assert [line.get_markerfacecolor() for line in marks][1] == "w"
     assert marks[1].get_ydata().tolist() == pytest.approx([ax.get_ylim()[0]])
     assert isinstance(found, Calibration)
+
+
+def test_the_picture_can_be_linear():
+    sweep = ThresholdSweep("f1")
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(500, generator=generator)
+    sweep.update(scores, (torch.rand(500, generator=generator) < scores).long())
+    found = sweep.result().calibration(bins=5)
+    _, ax = found.plot(scale="linear")
+    assert (ax.get_xscale(), ax.get_xlim(), ax.get_ylim()) == ("linear", (0, 1), (0, 1))
+    drawn = [line for line in ax.lines if line.get_marker() == "o"]
+    np.testing.assert_allclose(drawn[0].get_xydata(), torch.stack((found.score, found.share), -1))
+    assert found.plot()[1].get_xscale() == "logit"
+    with pytest.raises(ValueError, match="scale must be one of 'logit', 'linear', got 'log'"):
+        found.plot(scale="log")
