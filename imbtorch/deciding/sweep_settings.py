@@ -69,6 +69,7 @@ class SweepSettings:
         limits: limits within which the threshold is chosen.
         costs: ``[2, 2]`` costs by which it is chosen in place of the measure; None without.
         sure: level of the guarantee that all limits hold; None if they need to hold on the counted samples only.
+        class_axis: number of dimensions of the scores if they were those of both classes, ``[N, 2, ...]``; else 0.
     """
 
     counting: Counting
@@ -83,6 +84,7 @@ class SweepSettings:
     limits: Limits = field(default_factory=dict)
     costs: Tensor | None = None
     sure: float | None = None
+    class_axis: int = 0
 
     def rows_of(self, name: str) -> list[Row]:
         """Return the rows of a value, one for each label or class; in the binary task one."""

@@ -61,7 +61,8 @@ class DecidingSweep(SharedResult):
         self._decided_on = 0.0  # number of samples on which the rule was chosen, since the last reset
         self.rule = rule if rule is None else rule.to(self._state.device)  # type: ignore[assignment]
         if rule is not None:
-            rule.of_a_sweep, rule.chosen = True, False
+            rule.of_a_sweep = True
+            rule._mark("chosen", 0)
 
     def _warn_if_large(self, what: str, remedy: str) -> None:
         """Warn if the counts take much memory."""

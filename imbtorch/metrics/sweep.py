@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import torch
@@ -189,6 +190,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             raise ValueError(f"at_least and alerts need probabilities, and {UNSURE}")
         self._name(self._settings.rows, prefix, postfix)
         self._lowest: tuple[float, ...] = ()  # least and greatest float64 probability below the lowest edge
+        self._axis = 0  # number of dimensions of scores of both classes; 0 for scores of class 1
         self._mixed: Tensor | None = None  # bins with scores of both classes that differ in the first batch
         initial = [0.5] * histogram.labels if task == "multilabel" else 0.5
         self._own_rule(None if task == "multiclass" else Threshold(initial, logits))
@@ -273,7 +275,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         chosen = self._settings.chosen(counts, buckets)
         self._warn_of_few_samples(counts, chosen.place.reshape(-1))
         several, values = bool(self._counting.dependent(state)), self._settings.values(counts, chosen)
-        result = SweepResult(values, counts, self._settings, chosen, buckets, several)
+        settings = replace(self._settings, class_axis=self._axis)
+        result = SweepResult(values, counts, settings, chosen, buckets, several)
         if self.sure is not None:
             result._warn_if_dependent(PROMISED)
         return self._keep_choice(result, actual.sum().item())
@@ -336,6 +339,12 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     def _read(self, counter: Counter, preds: Tensor, *others: Any) -> Batch:
         """Read a batch; note what bins hide: probabilities below the lowest edge, and scores of a first batch."""
         batch = super()._read(counter, preds, *others)
+        axis = preds.ndim * (self.task == "binary" and preds.ndim > batch.target.ndim)
+        compiling = torch.compiler.is_compiling()
+        if axis != self._axis and (axis or not (compiling or self._update_count)):
+            self._axis = axis
+            if self.decides and not compiling:
+                self.rule._mark("class_axis", axis)
         if reading_is_free(preds) and not self._update_count and self._histogram.grid.name == DEFAULT:
             scores = preds if self.task == "multiclass" and not self.logits else cast(Tensor, batch.scores)
             self._mixed = self._histogram.mixed(batch, scores.detach())
