@@ -11,11 +11,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.compat import is_traced
 from imbtorch.counting.arguments import in_class_order
-from imbtorch.counting.batches import Batch
-from imbtorch.counting.kernels import reading_is_free
-from imbtorch.counting.logits import sum_to_one
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Margins, evaluated
 from imbtorch.deciding.adjusted_margins import AdjustedMargins
@@ -26,7 +22,7 @@ from imbtorch.deciding.thresholds import InfeasibleError, worst_value
 from imbtorch.measures.named import Measured, directed
 from imbtorch.metrics.base import Counter, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.deciding import DecidingSweep
-from imbtorch.metrics.state import Setting, captures
+from imbtorch.metrics.state import Setting
 from imbtorch.reports.groups import checked_class_groups
 from imbtorch.reports.rows import Row, shown
 from imbtorch.reports.texts import checked_names
@@ -140,7 +136,6 @@ class LogitAdjustmentSweep(DecidingSweep):
         self._settings = replace(settings, limits=settings.checked_limits(at_least))
         self._name(self._settings.rows, prefix, postfix)
         self._own_rule(LogitAdjustment(shares, 0.0, logits))
-        self._sums_to_one: Tensor | None = None  # whether the first logits do, on another device than the CPU
         self._warn_if_large(f"{len(grid)} taus and {len(shares)} classes", "fewer taus=")
 
     if TYPE_CHECKING:
@@ -203,9 +198,6 @@ class LogitAdjustmentSweep(DecidingSweep):
         actual = buckets.actual.sum((0, 1))
         self._report_problems(self._adjusted.faults(state), actual)
         self._warn_of_another_order(actual)
-        sums, self._sums_to_one = self._sums_to_one, None
-        if sums is not None and bool(sums):
-            self._warn_of_sums()
         result, problem = self._result(buckets)
         if problem and bool(actual.any()):
             logged = result[Row("value", None).name].item()
@@ -219,13 +211,6 @@ class LogitAdjustmentSweep(DecidingSweep):
                 "lie beyond it; pass taus= that reach further",
             )
         return self._keep_choice(result, actual.sum().item())
-
-    def _look_at_logits(self, preds: Tensor, batch: Batch) -> None:
-        """Look at the first logits; on another device ``compute`` tells, as counts of decisions hold no scores."""
-        if reading_is_free(preds) or is_traced(preds) or captures(preds.device):
-            super()._look_at_logits(preds, batch)
-        elif not self._update_count:
-            self._sums_to_one = sum_to_one(preds)
 
     def _warn_of_another_order(self, actual: Tensor) -> None:
         """Warn if the prior fits the classes of the samples in another order than that of the classes."""

@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.compat import rank_zero, warn_once
+from imbtorch.compat import is_traced, rank_zero, warn_once
 from imbtorch.counting.arguments import Layout, Task, Thresholds
 from imbtorch.counting.batches import FAULTS, Batch
 from imbtorch.counting.kernels import reading_is_free
-from imbtorch.counting.logits import PROBABILITIES, like_probabilities
+from imbtorch.counting.logits import ENOUGH, PROBABILITIES, like_probabilities
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
-from imbtorch.metrics.seen_samples import digest
-from imbtorch.metrics.state import Setting, SummedState
+from imbtorch.metrics.seen_samples import MOST, digest
+from imbtorch.metrics.state import Setting, SummedState, captures
 from imbtorch.reports.rows import dependence_text
 from imbtorch.suggestions import first_names
 
@@ -144,6 +144,9 @@ class CountsMetric(SummedState):
         self._counter, self._on_invalid = counter.on(self._state.device), on_invalid
         self.quiet = False  # True in Lightning's sanity check, whose few batches often lack classes
         self._already_warned: set[str] = set()
+        self.like_probabilities = False  # whether the first logits of the last epoch look like probabilities
+        self._first: list[Tensor] = []  # these logits, [P, C] each
+        self._suffice = False  # whether they are enough
 
     def _apply(  # type: ignore[override]
         self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
@@ -232,16 +235,32 @@ class CountsMetric(SummedState):
         return counting.with_axes(batch, target, group, weight, cluster)
 
     def _look_at_logits(self, preds: Tensor, batch: Batch) -> None:
-        """Check the first logits where reading them is free."""
-        if reading_is_free(preds) and not self._update_count:
-            self._check_first_logits(preds, batch)
-
-    def _check_first_logits(self, preds: Tensor, batch: Batch) -> None:
-        """Warn once if the first logits look like probabilities."""
-        scores = None if self.task == "multiclass" else batch.scores  # an argmax takes either kind
-        if scores is None or not self._may_warn("probabilities"):
+        """Hold the first 32 samples since a reset; judge them where reading is free, else :meth:`compute` does."""
+        if torch.compiler.is_compiling() or (self._update_count and self._suffice):
             return
-        if like_probabilities(scores, of_labels=self.task == "multilabel"):
+        scores = self._to_judge(preds, batch)
+        if scores is None or not scores.numel() or is_traced(preds) or captures(preds.device):
+            return
+        if not self._update_count or (self._first and self._first[0].device != scores.device):
+            self._first = []
+        some = scores.detach()[: ENOUGH - sum(map(len, self._first))]
+        some = some.reshape(*some.shape[:2], -1)
+        some = some[:, :, :: -(-some.shape[2] // MOST)].movedim(1, 2)
+        self._first.append(some.clone(memory_format=torch.contiguous_format).flatten(0, 1))
+        self._suffice = sum(map(len, self._first)) >= ENOUGH
+        if reading_is_free(preds):
+            self._judge(torch.cat(self._first), counted=False)
+
+    def _to_judge(self, preds: Tensor, batch: Batch) -> Tensor | None:
+        """Return scores ``[N, C, ...]`` that may be probabilities; None for several classes, whose argmax is theirs."""
+        if self.task == "multiclass" or batch.scores is None:
+            return None
+        return batch.scores if self.task == "multilabel" else batch.scores.reshape(batch.target.shape or 1).unsqueeze(1)
+
+    def _judge(self, scores: Tensor, counted: bool) -> None:
+        """Warn once if the first logits, ``[P, C]`` on the CPU, look like probabilities."""
+        self.like_probabilities = like_probabilities(scores, of_labels=True)
+        if self.like_probabilities:
             self._warn_once("probabilities", f"{type(self).__name__}: {PROBABILITIES}")
 
     def _defer(self) -> bool:
@@ -292,7 +311,7 @@ class CountsMetric(SummedState):
     def reset(self) -> None:
         """Set all counts to zero and start anew."""
         super().reset()
-        self._already_warned = self._already_warned & {"crowds"}  # each epoch would tell of such scores anew
+        self._already_warned = self._already_warned & {"crowded"}  # each epoch would tell of such scores anew
 
     # --- errors and warnings ----------------------------------------------------------------------------------------
 
@@ -327,6 +346,9 @@ class CountsMetric(SummedState):
             prevalence: share of each class (``[L, 2]`` for multilabel) in the population that the values describe.
             needed: raise, instead of warning, about classes without targets.
         """
+        if self._first and not self._first[0].is_cpu and self._may_warn("probabilities"):
+            self._judge(torch.cat(self._first).cpu(), counted=True)
+            self._first = []
         unseen = self._unseen(actual, prevalence)
         total, missing = torch.stack((actual.sum(), unseen.sum().to(actual))).tolist()
         uncounted = self._report_uncounted(faults.tolist())

@@ -43,18 +43,21 @@ class DecidingSweep(SharedResult):
     decides: bool = True
     """True if ``compute`` sets the rule; Lightning's sanity check, test and predict switch it off."""
 
-    def _check_first_logits(self, preds: Tensor, batch: Batch) -> None:
-        """Raise, or with ``on_invalid="warn"`` warn, if the first logits of several classes are probabilities."""
+    def _to_judge(self, preds: Tensor, batch: Batch) -> Tensor | None:
         of_classes = self.task == "multiclass" or preds.ndim > batch.target.ndim
-        if not (of_classes and bool(sum_to_one(preds))):
-            super()._check_first_logits(preds, batch)
-        elif self.on_invalid == "raise":
-            raise ValueError(f"preds {SUMS}")
-        else:
-            self._warn_of_sums()
+        return preds if of_classes else super()._to_judge(preds, batch)
 
-    def _warn_of_sums(self) -> None:
-        self._warn_once("probabilities", f"{type(self).__name__}: preds {SUMS}")
+    def _judge(self, scores: Tensor, counted: bool) -> None:
+        """Raise if the first logits of several classes are probabilities; warn with ``on_invalid="warn"``, or later."""
+        if self.task == "multilabel" or scores.shape[1] == 1:
+            super()._judge(scores, counted)
+            return
+        self.like_probabilities = bool(sum_to_one(scores))
+        if self.like_probabilities and self.on_invalid == "raise" and not counted:
+            self._first = []
+            raise ValueError(f"preds {SUMS}")
+        if self.like_probabilities:
+            self._warn_once("probabilities", f"{type(self).__name__}: preds {SUMS}")
 
     def _own_rule(self, rule: Threshold | LogitAdjustment | None) -> None:
         """Make a rule a submodule, on the device of the counts."""

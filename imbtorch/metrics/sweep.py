@@ -361,6 +361,10 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         super().reset()
         self._lowest, self._mixed = (), None
 
+    @property
+    def _asks_for_areas(self) -> bool:
+        return bool({"auc", "average_precision"} & {*self.also})
+
     def _warn_of_ends(self, histogram: Tensor) -> None:
         """Warn if scores of both classes lie beyond an outermost edge, where the histogram cannot tell them apart."""
         if self._histogram.grid.name != DEFAULT or not self._may_warn("crowded"):
@@ -375,7 +379,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             self._warn_once(
                 "crowded",
                 f"{type(self).__name__}: {samples:g} scores of both classes lie beyond {where} and count as equal, "
-                f"although they may differ, so that areas, the threshold and its value ignore their order; {remedy}. "
+                f"although they may differ, so that no threshold separates them; {remedy}. "
                 "imbtorch.report ranks any scores exactly",
             )
 
@@ -395,13 +399,14 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             self._warn_once(
                 "crowded",
                 f"{type(self).__name__}: scores of both classes differ but fall between the same two thresholds, such "
-                f"as {counts[fullest].sum().item():g} scores above {above}, so that AUC may be off by {lost:.3f}; "
+                f"as {counts[fullest].sum().item():g} scores above {above}, so that "
+                f"{f'AUC may be off by {lost:.3f}' if self._asks_for_areas else 'no threshold separates them'}; "
                 "imbtorch.report ranks any scores exactly",
             )
 
     def _warn_of_crowds(self, histogram: Tensor) -> None:
         """Warn if the samples of one bin could change AUC or average precision too much."""
-        if self._histogram.grid.name != DEFAULT or not (self._may_warn("crowded") and self._may_warn("crowds")):
+        if self._histogram.grid.name != DEFAULT or not self._may_warn("crowded"):
             return
 
         def worst(some: Tensor) -> Tensor:
@@ -422,11 +427,10 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         above = f"{'a logit of ' * self.logits}{grid.edges[index - 1]:.{4 if self.logits else 10}g}"
         lie = f"above {above} " + ("count as equal" if index == len(grid.edges) else "fall between two thresholds")
         remedy = "" if self.logits else "; pass logits with logits=True, which float32 resolves better"
-        self._already_warned.add("crowded")
+        areas = f"AUC or average precision may be off by {most:.3f}"
+        harm = areas if self._asks_for_areas else "no threshold separates them"
         self._warn_once(
-            "crowds",
-            f"{type(self).__name__}: {samples:g} scores {lie}; unless they are equal, AUC or average precision may "
-            f"be off by {most:.3f}{remedy}",
+            "crowded", f"{type(self).__name__}: {samples:g} scores {lie}; unless they are equal, {harm}{remedy}"
         )
 
     # --- the last result --------------------------------------------------------------------------------------------
