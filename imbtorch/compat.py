@@ -42,19 +42,25 @@ _PASSED = (
 )
 
 
-def warn_caller(text: str) -> None:
-    """Warn at the user's line that called this package or torchmetrics, at any depth of calls."""
+def warn_caller(text: str, again: bool = False) -> None:
+    """Warn at the user's line that called this package or torchmetrics, at any depth of calls.
+
+    Python shows a text once for each line of a process, however many trainings a notebook runs, unless ``again``.
+    """
     caller, level = sys._getframe(1), 2
     while caller.f_back is not None and caller.f_code.co_filename.startswith(_PASSED):
         caller, level = caller.f_back, level + 1
-    warnings.warn(text, UserWarning, stacklevel=level)
+    if again:
+        warnings.warn_explicit(text, UserWarning, caller.f_code.co_filename, caller.f_lineno)
+    else:
+        warnings.warn(text, UserWarning, stacklevel=level)
 
 
-def warn_once(shown: MutableSet[Any], key: Any, text: str) -> None:
+def warn_once(shown: MutableSet[Any], key: Any, text: str, again: bool = False) -> None:
     """Warn as :func:`warn_caller` does, unless the key is among those shown, and add it to them."""
     if key not in shown:
         shown.add(key)
-        warn_caller(text)
+        warn_caller(text, again)
 
 
 # --- torch ----------------------------------------------------------------------------------------------------------

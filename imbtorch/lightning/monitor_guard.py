@@ -49,9 +49,8 @@ MISSED_NAME = "Early stopping conditioned on metric"  # begin of its error, whic
 REMEDIES = {  # part of an error of Lightning about what a module logged -> its likely cause
     "Could not find the `LightningModule` attribute": "a metric that is logged is no attribute of the module, or was "
     "replaced after it was first logged; build metrics once, in __init__, and only update them in steps",
-    "return of the metric logged as": "self.log takes a single value, but a report or a sweep has a value for each "
-    "name; write self.log_dict(self.report), or self.log(name, self.report[name]) for one of them",
 }
+NOT_ONE = "return of the metric logged as"  # part of its error about the metric of several values
 
 
 class _Guard:
@@ -70,6 +69,7 @@ class _Guard:
         self._logged_as: dict[str, str | None] = {}  # logged name -> path of the metric that a fit logged first
         self._courses: dict[str, Course] = {}  # monitored name -> its validations in a fit
         self._best: dict[int, int] = {}  # id of a callback -> index of its best validation in a fit
+        self._equal: dict[str, set[float]] = {}  # monitored name -> plain numbers that were the value of a report
         self._checkpoints = CheckpointWatcher()
 
     # --- processes that count together --------------------------------------------------------------------------------
@@ -78,7 +78,8 @@ class _Guard:
         """Check that counts are summed over the right processes, before the first batch."""
         self._check_processes(trainer, pl_module)
         self._warn_of_names_in_mlflow(trainer, pl_module)
-        self._logged_as, self._courses, self._best = {}, {}, {}
+        self._logged_as, self._courses, self._best, self._equal = {}, {}, {}, {}
+        self._already_warned = {key for key in self._already_warned if not key.startswith("flat ")}
         list(self._checkpoints.newly_kept(trainer))  # what an earlier fit has kept
         _set_all(pl_module, RULES, "quiet", True)  # until the first validation has chosen
 
@@ -243,6 +244,8 @@ class _Guard:
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Reset what an interrupted validation or test has updated, but no metric that held counts before it."""
         self._stop_ignoring()
+        if NOT_ONE in str(exception) and (text := self._logged_as_one(trainer, pl_module)):
+            exception.args = (text,)
         for begin, remedy in REMEDIES.items():
             if begin in str(exception) and any(_metrics(pl_module)):
                 self._warn(trainer, begin, remedy)
@@ -298,7 +301,14 @@ class _Guard:
         """Check the values that training logged, those of the module's own hook at the next call."""
         self._check_run(trainer, pl_module)
 
-    on_train_epoch_start = on_train_end = on_train_epoch_end
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """Check what the epoch of training before has logged, once Lightning has computed it."""
+        self._check_run(trainer, pl_module)
+        self._note_values(trainer)
+        self._note_best(trainer)
+        self._warn_of_flat_values(trainer, pl_module)
+
+    on_train_end = on_train_epoch_start
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Warn of monitored values that could not choose, and yet chose the kept epoch or the end."""
@@ -357,7 +367,7 @@ class _Guard:
         metrics = dict(_logged_metrics(trainer))
         for key in {key for _, _, key, _ in _monitors(trainer)} & metrics.keys():
             if Course.judges(metrics[key]) and key in trainer.callback_metrics:
-                self._courses.setdefault(key, Course(metrics[key])).add(trainer.callback_metrics[key])
+                self._courses.setdefault(key, Course(metrics[key])).add(float(trainer.callback_metrics[key]))
 
     def _note_best(self, trainer: Any) -> None:
         """Note for each callback whether the last validation is its best one so far."""
@@ -375,28 +385,34 @@ class _Guard:
             keeps = stopped or hasattr(callback, "best_model_path")
             if course is None or (ended and not keeps):
                 continue
+            score = getattr(callback, "best_model_score", getattr(callback, "best_score", None))
             best = self._best.get(id(callback))
+            best = course.best_by(None if score is None else float(score)) if best is None and ended else best
             if is_harmed(course.flat, best, ended, stopped):
                 what = f"has {'stopped' if stopped else 'kept an epoch'} although {key!r} could not choose"
                 if not ended:
                     what = f"has nothing to choose by so far, in {MANY} validations in a row"
                 text = f"{who}(monitor={key!r}, mode={mode!r}) {what}: {course.reasons[(best or 0) if ended else -1]}"
-                if isinstance(course.value, ReportedValue):
-                    calls = _calls(module)
-                    unlogged = {name: calls[name] for name in calls.keys() - trainer.callback_metrics.keys()}
-                    text += f". {course.remedy(module, unlogged)}"
-                self._warn(trainer, f"flat {key}", text)
+                calls = _calls(module)
+                unlogged = {name: calls[name] for name in calls.keys() - trainer.callback_metrics.keys()}
+                self._warn(trainer, f"flat {key}", f"{text}. {course.remedy(module, unlogged)}")
 
     def _check_logged_reports(self, trainer: Any, module: nn.Module) -> None:
-        """Raise if a report or sweep is logged as a single value."""
+        """Raise if a step logs a report or sweep as a single value."""
+        if text := self._logged_as_one(trainer, module):
+            raise TypeError(text)
+
+    def _logged_as_one(self, trainer: Any, module: nn.Module) -> str:
+        """Return what is wrong with a report or sweep that is logged as a single value, also in a collection."""
         paths = {id(child): path for path, child in shared_results(module)}
         for name, result in logged(trainer):
             if id(result.value) in paths:
                 call = _call(module, paths[id(result.value)], name)
-                raise TypeError(
+                return (
                     f"self.log({name!r}) takes a single value, but {type(result.value).__name__} has a value for each "
                     f"name; write {call}"
                 )
+        return ""
 
     def _check_resets(self, trainer: Any, module: nn.Module) -> None:
         """Raise if a metric that this evaluation updated was reset after it was logged, before it was computed."""
@@ -455,6 +471,22 @@ class _Guard:
                 f"not its value: write {calls[name]}. Then it is computed once at the end of the epoch, over all "
                 f"processes, and reset, and its monitors are checked{unchecked}",
             )
+        values = {value.full_name: value for _, each in shared_results(module) for value in each.values()}
+        for who, key, mode in monitors if trainer.validating else ():
+            if (value := values.get(key)) is None or value.higher_is_better is None:
+                continue
+            number, right = float(trainer.callback_metrics[key]), "max" if value.higher_is_better else "min"
+            last = value.report.last_result
+            if last is not None and number == float(last.rows[value.row]) and number not in (0, 0.5, 1):
+                self._equal.setdefault(key, set()).add(number)
+            if mode != right and len(self._equal.get(key, ())) > 1:  # one number may be equal by chance
+                self._warn(
+                    trainer,
+                    f"mode of {key}",
+                    f"{who}(monitor={key!r}, mode={mode!r}) keeps the worst epoch: {key!r} was the value of the report "
+                    f"in two epochs, and a {'higher' if right == 'max' else 'lower'} one is better; write "
+                    f"mode={right!r}",
+                )
 
     def _is_first(self, trainer: Any) -> bool:
         """Return whether this guard is the first of the trainer: only that one warns and raises."""
@@ -463,7 +495,7 @@ class _Guard:
     def _warn(self, trainer: Any, key: str, text: str) -> None:
         """Warn once, on one process."""
         if trainer.is_global_zero:
-            warn_once(self._already_warned, key, text)
+            warn_once(self._already_warned, key, text, again=True)
 
 
 class MonitorGuard(_Guard, Callback):

@@ -238,8 +238,10 @@ class CountsMetric(SummedState):
         """Hold the first 32 samples since a reset; judge them where reading is free, else :meth:`compute` does."""
         if torch.compiler.is_compiling() or (self._update_count and self._suffice):
             return
+        if not preds.numel() or is_traced(preds) or captures(preds.device):
+            return
         scores = self._to_judge(preds, batch)
-        if scores is None or not scores.numel() or is_traced(preds) or captures(preds.device):
+        if scores is None:
             return
         if not self._update_count or (self._first and self._first[0].device != scores.device):
             self._first = []

@@ -339,7 +339,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     def _read(self, counter: Counter, preds: Tensor, *others: Any) -> Batch:
         """Read a batch; note what bins hide: probabilities below the lowest edge, and scores of a first batch."""
         batch = super()._read(counter, preds, *others)
-        axis = preds.ndim * (self.task == "binary" and preds.ndim > batch.target.ndim)
+        axis = preds.ndim * (self._counting.task == "binary" and preds.ndim > batch.target.ndim)
         compiling = torch.compiler.is_compiling()
         if axis != self._axis and (axis or not (compiling or self._update_count)):
             self._axis = axis
