@@ -41,6 +41,9 @@ class _Rule(nn.Module):
 
     chosen: Tensor
 
+    __jit_unused_properties__ = cast(
+        "list[str]", ["used", "tau", "threshold", "log_odds"]
+    )  # but the instance's numbers
     _numbers = cast("tuple[str, ...]", ())  # names of the attributes that hold numbers; TorchScript reads annotations
     _marks = cast("tuple[str, ...]", ("chosen",))  # those that stay on the CPU, and that older states lack
     _unit = ""  # what a number stands for, in errors
@@ -54,7 +57,17 @@ class _Rule(nn.Module):
         self.quiet = False
         self._missing = False  # whether the state that was loaded last held no rule
         self._checked = False  # whether enough scores were compared with the kind that the rule takes
+        self._uses: set[str] = set()  # how it was used by programs
         self._told = False  # whether a use of it before it was chosen has been told
+
+    @property
+    def used(self) -> bool:
+        """Whether a program has called, traced or scripted the rule, read its number, or let it take another one."""
+        return bool(self._uses)
+
+    def _note_use(self) -> None:
+        if not torch.compiler.is_dynamo_compiling():  # whose graph would hold it
+            self._uses.add("used")
 
     def _mark(self, name: str, value: int) -> None:
         """Change a mark in place."""
@@ -62,7 +75,7 @@ class _Rule(nn.Module):
 
     def _write(self, name: str, value: Tensor) -> None:
         """Change a number in place, inside and outside ``inference_mode``."""
-        own: Any = getattr(self, name, None)
+        own: Any = self.__dict__.get(name)
         with torch.inference_mode(False), torch.no_grad():
             if own is None:
                 setattr(self, name, value.clone())
@@ -75,7 +88,7 @@ class _Rule(nn.Module):
         """Move the numbers to another device; they keep their precision, which ``half()`` would take from them."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name in (*self._numbers, *self._marks):
-            own = getattr(self, name)
+            own = self.__dict__[name]
             probe = fn(torch.zeros(1, device=own.device))
             if probe.is_meta:
                 continue
@@ -90,7 +103,7 @@ class _Rule(nn.Module):
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         for name in (*self._numbers, *self._marks):
-            destination[prefix + name] = getattr(self, name)
+            destination[prefix + name] = self.__dict__[name]
 
     def _load_from_state_dict(
         self,
@@ -126,7 +139,7 @@ class _Rule(nn.Module):
     def _error_in(self, saved: dict[str, Any]) -> str:
         """Describe an error in saved numbers; return an empty text without one."""
         for name, value in saved.items():
-            own = getattr(self, name)
+            own = self.__dict__[name]
             dense = isinstance(value, Tensor) and value.layout == torch.strided and not value.is_meta
             if not (dense and value.is_floating_point()):
                 return f"{name} must be a dense tensor of real numbers, got {_got(value)}"
@@ -152,6 +165,7 @@ class _Rule(nn.Module):
             )
         for name, value in numbers.items():
             self._write(name, torch.as_tensor(value, dtype=torch.float64, device="cpu"))
+        self._note_use()
         self._mark("chosen", 1)
         self._missing = False
 
@@ -161,6 +175,7 @@ class _Rule(nn.Module):
 
     def _check_use(self, scores: Tensor) -> None:
         """Warn at the first use of a rule that was not chosen, or, on the CPU, of probabilities in place of logits."""
+        self._note_use()
         if is_traced(scores):
             return
         name = type(self).__name__
@@ -187,7 +202,7 @@ class _Rule(nn.Module):
 
     def _advice_on(self, value: float, place: int, named: str) -> str:
         """Return how to take a point whose number is not that of the rule; an empty text if it is."""
-        own = getattr(self, self._moved).reshape(-1)[place]
+        own = self.__dict__[self._moved].reshape(-1)[place]
         return "" if bool(own == own.new_tensor(value)) else f"; to decide by it, sweep.rule.take({named})"
 
 
@@ -329,7 +344,9 @@ class LogitAdjustment(_Rule):
 
     def extra_repr(self) -> str:
         """Return the arguments as text."""
-        return f"num_classes={len(self.prior)}, tau={float(self.tau):g}" + ", logits=False" * (not self.logits)
+        return f"num_classes={len(self.prior)}, tau={float(self.__dict__['tau']):g}" + ", logits=False" * (
+            not self.logits
+        )
 
 
 class Threshold(_Rule):
@@ -494,14 +511,15 @@ class Threshold(_Rule):
             odds = [getattr(point, "log_odds", None) for point in points]
         if not found:
             raise TypeError(_not_taken("ThresholdSweep", source))
-        if len(found) != self.threshold.numel():
+        own = self.__dict__["threshold"]
+        if len(found) != own.numel():
             raise ValueError(
-                f"source has {len(found)} thresholds, but this rule has {self.threshold.numel()}; build it with one "
+                f"source has {len(found)} thresholds, but this rule has {own.numel()}; build it with one "
                 "for each label, as in Threshold([0.5] * num_labels)"
             )
         given = {"threshold": found} | ({} if None in odds else {"log_odds": odds})
         numbers = {
-            name: torch.tensor(each, dtype=torch.float64, device="cpu").reshape(self.threshold.shape)
+            name: torch.tensor(each, dtype=torch.float64, device="cpu").reshape(own.shape)
             for name, each in given.items()
         }
         self._take(points[0], **_with_odds(numbers))
@@ -511,9 +529,24 @@ class Threshold(_Rule):
 
     def extra_repr(self) -> str:
         """Return the arguments as text."""
-        rounded = ((self.threshold == 0) | (self.threshold == 1)) & self.log_odds.isfinite()
+        threshold, odds = self.__dict__["threshold"], self.__dict__["log_odds"]
+        rounded = ((threshold == 0) | (threshold == 1)) & odds.isfinite()
         name = "log_odds" if bool(rounded.any()) else "threshold"
-        return f"{name}={getattr(self, name).tolist()}, logits={self.logits}"
+        return f"{name}={self.__dict__[name].tolist()}, logits={self.logits}"
+
+
+def _noted(name: str) -> Any:
+    """Return a property that notes who reads a number, which the instance holds by the same name."""
+
+    def read(rule: _Rule) -> Tensor:
+        rule._note_use()
+        return cast(Tensor, rule.__dict__[name])
+
+    return property(read, lambda rule, value: rule.__dict__.update({name: value}))
+
+
+for _class, _name in ((LogitAdjustment, "tau"), (Threshold, "threshold"), (Threshold, "log_odds")):
+    setattr(_class, _name, _noted(_name))
 
 
 def _with_odds(numbers: dict[str, Tensor]) -> dict[str, Tensor]:

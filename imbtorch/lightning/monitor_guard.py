@@ -124,7 +124,44 @@ class _Guard:
             self._check_processes(trainer, pl_module)
             self._warn_of_names_in_mlflow(trainer, pl_module)
 
-    on_test_start = on_validation_start
+    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
+        """Do as before a validation; watch what reports count if the checkpoint was kept by the value of a sweep."""
+        self.on_validation_start(trainer, pl_module)
+        if any(sweep.keeps for sweep in _sweeps(pl_module).values()):
+            for _, metric in _counting_metrics(pl_module):
+                metric.watched = []
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Note by which value of a sweep a checkpoint that is tested was kept."""
+        if trainer.state.fn != "test":
+            return
+        states = [each for each in checkpoint.get("callbacks", {}).values() if isinstance(each, dict)]
+        states = [each for each in states if each.get("monitor") and each.get("best_model_path")]
+        tested = os.path.basename(str(trainer.ckpt_path))
+        mine = [each for each in states if os.path.basename(each["best_model_path"]) == tested]
+        monitors = {each["monitor"] for each in (mine or states)}
+        for name, sweep in _sweeps(pl_module).items():
+            sweep.keeps = name if monitors == {name} else sweep.keeps * (monitors == {sweep.keeps})
+
+    def _warn_of_half_adoption(self, trainer: Any, module: nn.Module) -> None:
+        """Warn of a test at 0.5 of a checkpoint that was kept by the value at a sweep's threshold, or at its tau."""
+        tested = [(path, metric, metric.watched) for path, metric in _counting_metrics(module) if metric.watched]
+        at_half = all(
+            set(torch.tensor(getattr(each, "threshold", 0.5)).view(-1).tolist()) == {0.5} for _, each, _ in tested
+        )
+        paths = {id(child): path for path, child in shared_results(module)}
+        for name, sweep in _sweeps(module).items():
+            unused = sweep.keeps == name and sweep.rule is not None and not sweep.rule.used
+            if unused and at_half and tested and not any(map(bool, (flag for *_, flags in tested for flag in flags))):
+                path, rule = tested[0][0], f"{_code(paths[id(sweep)])}.rule"
+                self._warn(
+                    trainer,
+                    f"half {name}",
+                    f"the checkpoint was kept by {name!r}, the value where {rule} decides, but the test counts the "
+                    f"scores without it; write {_code(path)}.update({rule}(scores), target) in test_step",
+                )
+        for _, metric in _counting_metrics(module):
+            metric.watched = None
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Let Lightning's warnings through again, also if nothing was validated; let sweeps decide again."""
@@ -290,7 +327,8 @@ class _Guard:
             self._warn_of_repeated_samples(trainer, "validation", trainer.val_dataloaders)
 
     def on_test_end(self, trainer: Any, pl_module: Any) -> None:
-        """Check the values that the test logged, and the samples that it saw."""
+        """Check the values that the test logged, the samples that it saw, and whether it used the rule."""
+        self._warn_of_half_adoption(trainer, pl_module)
         self._check_resets(trainer, pl_module)
         if self._is_first(trainer):
             self._warn_of_shared_metrics(trainer, dict(_logged_metrics(trainer)))
@@ -314,6 +352,10 @@ class _Guard:
         """Warn of monitored values that could not choose, and yet chose the kept epoch or the end."""
         self._note_best(trainer)
         self._warn_of_flat_values(trainer, pl_module, ended=True)
+        sweeps = _sweeps(pl_module)
+        for callback, _, key, _ in _monitors(trainer):
+            if key in sweeps and getattr(callback, "best_model_path", None):
+                sweeps[key].keeps = key
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Check once more before a checkpoint is written."""
@@ -518,9 +560,10 @@ class MonitorGuard(_Guard, Callback):
     - a monitored name that nothing has logged and that is only similar, such as ``iam`` for ``val_iam``, or that a
       report logs only if it is built with another measure,
     - a monitored value without a known direction, such as dominance or a function of your own,
-    - a monitored value of a report that cannot choose, because one class is predicted for all samples, or a single
-      metric that has not moved: after a ``fit`` of three validations or more that keeps such an epoch, when
-      ``EarlyStopping`` stops by it, and after ten such validations in a row,
+    - a monitored value that cannot choose, because one class is predicted for all samples: after a ``fit`` of three
+      validations or more that keeps such an epoch, when ``EarlyStopping`` stops by it, and after ten such validations
+      in a row; once in each ``fit``,
+    - a test at 0.5 of a checkpoint that was kept by the value of a sweep, whose rule was never used,
     - a value logged in place of the metric, with the monitors that therefore cannot be checked,
     - a metric that adds to the counts of an earlier epoch or of another stage, because nothing resets it,
     - two metrics that are logged under one name, and one metric that is logged for several dataloaders,
@@ -642,6 +685,19 @@ def _metrics(module: nn.Module) -> Iterator[tuple[str, SyncedMetric]]:
     for path, child in module.named_modules():
         if isinstance(child, SyncedMetric):
             yield path, child
+
+
+def _sweeps(module: nn.Module) -> dict[str, DecidingSweep]:
+    """Return the sweeps of a module by the names of their values."""
+    found = [each for _, each in shared_results(module) if isinstance(each, DecidingSweep)]
+    return {value.full_name: sweep for sweep in found for value in sweep.values() if value.row.measure == "value"}
+
+
+def _counting_metrics(module: nn.Module) -> Iterator[tuple[str, CountsMetric]]:
+    """Yield the reports and metrics that count decisions, by the path of their attribute."""
+    for path, metric in _metrics(module):
+        if isinstance(metric, CountsMetric) and not isinstance(metric, DecidingSweep):
+            yield path, metric
 
 
 def _calls(module: nn.Module) -> dict[str, str]:

@@ -145,6 +145,7 @@ class CountsMetric(SummedState):
         self.quiet = False  # True in Lightning's sanity check, whose few batches often lack classes
         self._already_warned: set[str] = set()
         self.like_probabilities = False  # whether the first logits of the last epoch look like probabilities
+        self.watched: list[Any] | None = None  # whether each batch held classes, while Lightning tests
         self._first: list[Tensor] = []  # these logits, [P, C] each
         self._suffice = False  # whether they are enough
 
@@ -221,6 +222,8 @@ class CountsMetric(SummedState):
     ) -> Batch:
         """Check and read a batch, including the groups, weights, clusters and frequencies of its samples."""
         batch, counting = counter.read(preds, target), self._counting
+        if self.watched is not None:
+            self.watched.append(not preds.is_floating_point() or ((preds == 0) | (preds == 1)).all())
         self._note_samples(preds, target)
         if target.ndim == 2 and not preds.is_floating_point() and _are_one_hot(self, preds, target):
             self._warn_once("one-hot", f"{type(self).__name__}: {ONE_HOT}")

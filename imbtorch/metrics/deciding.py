@@ -42,6 +42,8 @@ class DecidingSweep(SharedResult):
 
     decides: bool = True
     """True if ``compute`` sets the rule; Lightning's sanity check, test and predict switch it off."""
+    keeps: str = ""
+    """Name of its value by which a callback kept the checkpoint that is tested; empty if that is not known."""
 
     def _to_judge(self, preds: Tensor, batch: Batch) -> Tensor | None:
         of_classes = self.task == "multiclass" or preds.ndim > batch.target.ndim
@@ -84,7 +86,9 @@ class DecidingSweep(SharedResult):
             self._last = before or result
         elif self.rule is not None and samples != self._decided_on:
             if self.decides:
+                used = {*self.rule._uses}
                 self.rule.take(result)
+                self.rule._uses = used  # by programs
                 self._decided_on = samples
             elif self.rule.chosen and not getattr(self, "also", ()):  # areas need no rule
                 self._warn_once("left", LEFT.format(type(self).__name__))

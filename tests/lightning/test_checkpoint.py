@@ -828,7 +828,7 @@ def test_values_are_read_from_the_file_where_another_process_has_trained(tmp_pat
     with pytest.raises(ValueError, match="no checkpoint is kept yet"):
         _ = here.kept
     here.best_model_path = trained.best_model_path
-    assert here.kept == trained.kept == {"value": 3, "epoch": 1, "step": 2}
-    assert here.kept_of(tmp_path / "epoch=2.ckpt") == {"value": 2, "epoch": 2, "step": 3}
+    assert here.kept == trained.kept == {"value": 3, "epoch": 1, "step": 4}
+    assert here.kept_of(tmp_path / "epoch=2.ckpt") == {"value": 2, "epoch": 2, "step": 6}
     with pytest.raises(ValueError, match="holds no values of"):
         here.kept_of(tmp_path / "other.ckpt")
