@@ -178,6 +178,13 @@ def evaluation_of_transformers() -> FrameType | None:
     return frame
 
 
+# transformers/trainer_callback.py, TrainerState: `global_step: int = 0`, `max_steps: int = 0`
+def training_has_ended(evaluation: FrameType | None) -> bool:
+    """Return whether the Trainer whose evaluation runs in a frame has taken its last step."""
+    state = getattr(evaluation.f_locals.get("self"), "state", None) if evaluation else None
+    return 0 < getattr(state, "max_steps", 0) <= getattr(state, "global_step", 0)
+
+
 # --- accelerate ------------------------------------------------------------------------------------------------------
 
 

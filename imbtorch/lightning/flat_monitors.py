@@ -10,13 +10,12 @@ from torch import nn
 from imbtorch.counting.logits import PROBABILITIES
 from imbtorch.counts import Margins
 from imbtorch.lightning.base import shared_results
+from imbtorch.metrics.base import ADVICE, FEWEST, MANY, never_predicted
 from imbtorch.metrics.deciding import DecidingSweep
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared_result import ReportedValue
 from imbtorch.suggestions import first_names
 
-FEWEST, MANY = 3, 10  # validations of a fit that has ended, and validations in a row, from which to tell
-ADVICE = "Monitor the value of a sweep, and test with its rule"
 TESTED = "and in test_step update with self.{}.rule(scores)"
 SWEPT = ("balanced_accuracy", "cba", "f1", "gmean", "iam", "mcc")  # measures whose best threshold is a compromise
 
@@ -35,22 +34,6 @@ def is_harmed(flat: Sequence[bool], best: int | None, ended: bool = False, stopp
     if ended:
         return best is not None and flat[best] and (stopped or len(flat) >= FEWEST)
     return (all(flat) if best is None else flat[best]) and len(flat) >= MANY and all(flat[-MANY:])
-
-
-def never_predicted(margins: Margins) -> list[list[int]]:
-    """Return for each label (one list without labels) the classes that have targets and no prediction.
-
-    The lists are empty unless one class is predicted in each label that has targets of several classes.
-
-    >>> import torch
-    >>> never_predicted(Margins(*torch.tensor([[8, 0, 0], [8, 1, 1], [10, 0, 0]])))
-    [[1, 2]]
-    """
-    actual, predicted = (part.reshape(-1, part.shape[-1]) for part in (margins.actual, margins.predicted))
-    several = (actual > 0).sum(-1) > 1
-    flat = bool(several.any()) and bool(((predicted > 0).sum(-1) == 1)[several].all())
-    lacking = (actual > 0) & (predicted == 0) & several.unsqueeze(-1)
-    return [row.nonzero().flatten().tolist() if flat else [] for row in lacking]
 
 
 class Course:

@@ -31,10 +31,10 @@ from imbtorch.compat import (
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
 from imbtorch.lightning.base import Callback, is_fitting, reports, shared_results
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
-from imbtorch.lightning.flat_monitors import MANY, Course, is_harmed
+from imbtorch.lightning.flat_monitors import Course, is_harmed
 from imbtorch.lightning.loggers import mlflow_problem, names_for_mlflow
 from imbtorch.measures.traits import by_any_name
-from imbtorch.metrics.base import CountsMetric
+from imbtorch.metrics.base import MANY, CountsMetric
 from imbtorch.metrics.deciding import DecidingSweep
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
 from imbtorch.metrics.state import SyncedMetric
