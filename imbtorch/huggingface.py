@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.compat import evaluation_of_transformers, warn_caller
+from imbtorch.compat import evaluation_of_transformers, rank_zero, training_has_ended, warn_caller, warn_once
+from imbtorch.metrics.base import ADVICE, FEWEST, MANY, never_predicted
+from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared_result import SharedResult
 from imbtorch.suggestions import did_you_mean, first_names
 
@@ -74,6 +76,8 @@ def compute_metrics(
     report.distributed_available_fn = _alone
     begins = True  # whether the next predictions are the first of an evaluation
     evaluation: FrameType | None = None  # call of the evaluation whose batches are counted
+    already_warned: set[str] = set()
+    flat: list[bool] = []  # for each evaluation, whether one class was predicted for all samples
 
     def computed(evaluated: Any, compute_result: bool = True) -> dict[str, float]:
         nonlocal begins, evaluation
@@ -90,8 +94,10 @@ def compute_metrics(
         begins = compute_result
         if not compute_result:
             return {}
-        evaluation = None
+        ended, evaluation = training_has_ended(evaluation), None
         values = report.compute()
+        if args is not None and isinstance(report, ImbalanceReport):
+            _warn_of_one_class(report, args.metric_for_best_model, flat, ended, already_warned)
         return {value.name + report.postfix: float(values[value.full_name]) for value in report.values()}
 
     return computed
@@ -145,6 +151,30 @@ def _whole(labels: Tensor) -> Tensor:
             "labels must be whole numbers, got fractions; a report cannot count soft labels or regression targets"
         )
     return whole
+
+
+def _warn_of_one_class(
+    report: ImbalanceReport, key: str | None, flat: list[bool], ended: bool, shown: set[str]
+) -> None:
+    """Warn once if the monitored value could not choose, as the guard does in Lightning."""
+    flat.append(any(never_predicted(report.result().margins)))
+    named = any(f"_{key}".endswith(f"_{value.name}{report.postfix}") for value in report.values())
+    harmed = (ended and all(flat) and len(flat) >= FEWEST) or (all(flat[-MANY:]) and len(flat) >= MANY)
+    if not (named and harmed and rank_zero()) or report.prevalence is not None:
+        return
+    made = {
+        "binary": "ThresholdSweep('balanced_accuracy'",
+        "multiclass": "LogitAdjustmentSweep('balanced_accuracy', prior",
+    }
+    made |= {"multilabel": f"ThresholdSweep('balanced_accuracy', task='multilabel', num_labels={report.num_labels}"}
+    warn_once(
+        shown,
+        "one class",
+        f"metric_for_best_model={key!r} could not choose: in {len(flat)} evaluations one class was predicted for all "
+        f"samples. {ADVICE}: compute_metrics(imbtorch.{made[report.task]}, logits=True), args) and "
+        "metric_for_best_model='value'",
+        again=True,
+    )
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """A report as compute_metrics of a transformers Trainer, with real Trainers."""
 
 import os
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -321,3 +322,38 @@ def test_a_trainer_on_two_processes_counts_each_sample_once():
             assert counts == expected
             assert limits == pytest.approx([float(once.low), float(once.high)] * 2, abs=0.03)
             assert limits[0] < twice.low - 0.05
+
+
+# --- a monitored value that cannot choose -----------------------------------------------------------------------------
+
+
+def evaluated(predictions, ends=True, key="iam", task="binary"):
+    """Evaluate predictions of each epoch within a frame of a Trainer; return what is said."""
+    args = SimpleNamespace(
+        metric_for_best_model=key, greater_is_better=True, prediction_loss_only=False, lr_scheduler_kwargs=None,
+        lr_scheduler_type="linear", load_best_model_at_end=False,
+    )  # fmt: skip
+    computed = compute_metrics(imbtorch.ImbalanceReport(task, logits=True), args)
+    space = {"__name__": "transformers.trainer", "computed": computed}
+    exec("def evaluation_loop(self, given):\n    return computed(given)\n", space)
+    texts = []
+    for epoch, given in enumerate(predictions):
+        step = len(predictions) if ends and epoch == len(predictions) - 1 else 0
+        trainer = SimpleNamespace(state=SimpleNamespace(global_step=step, max_steps=len(predictions)))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            space["evaluation_loop"](trainer, handed(given, np.arange(40) % 4 // 3))
+        texts += [str(each.message) for each in caught]
+    return [text for text in texts if "choose" in text]
+
+
+def test_a_value_that_could_not_choose_is_told_at_the_end_and_after_ten_evaluations():
+    negative, both = np.full(40, -2.0), np.where(np.arange(40) % 8 == 3, 1.0, -2.0)
+    (text,) = evaluated([negative] * 3)
+    assert "metric_for_best_model='iam' could not choose: in 3 evaluations one class was predicted for all" in text
+    assert "Monitor the value of a sweep, and test with its rule: compute_metrics(imbtorch.ThresholdSweep(" in text
+    assert evaluated([negative] * 3, ends=False) == []
+    assert evaluated([negative] * 2) == []
+    assert evaluated([negative, negative, both]) == []
+    assert len(evaluated([negative] * 12, ends=False)) == 1
+    assert evaluated([negative] * 12, key="loss") == []

@@ -215,11 +215,11 @@ class Result:
         raise NotImplementedError
 
     def _found(self, told: set[str]) -> Iterator[tuple[str, str]]:
-        """Yield kind and text of each problem, but of kinds that were told; add its kinds to them."""
-        for kinds, find in self._finders:
-            if told.isdisjoint(kinds) and (text := find(self)):
-                yield kinds[0], text
-                told.update(kinds)
+        """Yield kind and text of each problem, but of kinds that were told; add its kind to them."""
+        for kind, find in self._finders:
+            if kind not in told and (text := find(self)):
+                yield kind, text
+                told.add(kind)
 
     @cached_property
     def problems(self) -> dict[str, str]:
