@@ -10,6 +10,7 @@ from torch import Tensor
 
 from imbtorch.counting.arguments import check_class_indices, checked_ids, spread, whole_number
 from imbtorch.counting.kernels import integers
+from imbtorch.counts import Margins
 
 LARGEST = 2**62  # numbers of combined columns, below the end of int64
 
@@ -111,6 +112,18 @@ class JointOutcomes:
             for own, column in zip(flat, columns, strict=True):
                 own.scatter_add_(0, rows.unsqueeze(-1) * self.classes + column, more)
         return flat.permute(2, 0, 1).reshape(-1, len(flat), self.classes, self.classes).contiguous()
+
+    def margins(self, mass: Tensor, lumps: tuple[Tensor, Tensor, Tensor]) -> list[Margins]:
+        """Sum mass of the outcomes into the margins ``[D, K]`` of each prediction; see :meth:`matrices`."""
+        more, rows, columns = lumps
+        actual, found = self.actual(mass).index_add_(0, rows, more), list[Margins]()
+        for preds, column in zip(self.preds, columns, strict=True):
+            hit, hits = preds == self.target, torch.where(column == rows.unsqueeze(-1), more, 0.0)
+            right, predicted = mass.new_zeros(2, *actual.shape).unbind()
+            right.index_add_(0, self.target[hit], mass[hit]).index_add_(0, rows, hits)
+            predicted.index_add_(0, preds, mass).scatter_add_(0, column, more)
+            found.append(Margins(right.t(), actual.t(), predicted.t()))
+        return found
 
 
 def check_predictions(name: str, preds: Tensor, target: Tensor) -> None:

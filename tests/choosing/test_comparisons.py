@@ -258,6 +258,37 @@ def test_class_totals_vary_as_those_of_clusters():
     assert plain < 0.5 * found
 
 
+@pytest.mark.filterwarnings("ignore:paired_compare. the largest of 3100 clusters")
+def test_class_totals_of_many_clusters_are_nearly_normal():
+    """A hundred clusters hold class 1 and are drawn one by one; 3,000 others have a normal sum."""
+    ids = torch.cat((torch.arange(3000).repeat_interleave(2), 3000 + torch.arange(100).repeat_interleave(30)))
+    target = (ids >= 3000).long()
+    found = paired_compare(
+        imbtorch.accuracy, 0 * target, 0 * target + 1, target, 2, cluster=ids, draws=4000, generator=seeded()
+    )
+    each = np.random.default_rng(0).standard_exponential((4000, 3100)) * np.bincount(ids.numpy())
+    share = each[:, 3000:].sum(1) / each.sum(1)
+    assert found.difference.draws.std().item() == pytest.approx(2 * share.std(), rel=0.06)
+    assert found.difference.draws.mean().item() == pytest.approx(1 - 2 * share.mean(), abs=0.01)
+
+
+def test_margins_of_many_classes_are_compared_as_their_matrices_are():
+    generator = seeded()
+    target = torch.randint(20, (3000,), generator=generator)
+    wrong = torch.rand(2, 3000, generator=generator) < torch.tensor([[0.2], [0.25]])
+    a, b = torch.where(wrong, torch.randint(20, (2, 3000), generator=generator), target)
+    macro = partial(imbtorch.f_score, average="macro")
+    of_margins, of_matrices = (
+        paired_compare(each, a, b, target, 20, draws=4000, generator=seeded())
+        for each in (macro, lambda counts: macro(counts))
+    )
+    assert of_margins.difference.estimate == of_matrices.difference.estimate
+    width = of_matrices.difference.high - of_matrices.difference.low
+    for end in ("low", "high"):
+        ends = [getattr(each.difference, end).item() for each in (of_margins, of_matrices)]
+        assert ends[0] == pytest.approx(ends[1], abs=0.05 * width.item())
+
+
 @pytest.mark.default_cases("1.0")
 @pytest.mark.parametrize("shared", [0.0, 1.0])
 def test_intervals_of_clusters_cover_the_difference(shared):
