@@ -287,9 +287,13 @@ def compare_outcomes(
     level: float,
     generator: torch.Generator | None,
     totals: Totals = "drawn",
+    times: float = 1.0,
 ) -> Comparison:
-    """Compare two predictions by their joint outcomes, as :func:`paired_compare` does."""
-    pairs = _Pairs(outcomes)
+    """Compare two predictions by their joint outcomes, as :func:`paired_compare` does.
+
+    With ``times``, as of so many times as many samples, or clusters, with the same shares.
+    """
+    pairs = _Pairs(outcomes, times)
 
     def difference(of_a: Counts, of_b: Counts) -> Tensor:
         return values(measure, of_a) - values(measure, of_b)
@@ -359,21 +363,22 @@ class _Pairs:
     thousandth of each class is drawn at once, as a normal distribution with its mean and covariance.
     """
 
-    def __init__(self, outcomes: JointOutcomes) -> None:
-        self.outcomes = outcomes.pooled()
+    def __init__(self, outcomes: JointOutcomes, times: float = 1.0) -> None:
+        outcomes = outcomes if times == 1 else replace(outcomes, times=outcomes.times * times)
+        self.outcomes, self.times = outcomes.pooled(), times
         self.actual = self.outcomes.actual()
         self.worth, self.clusters = self.actual, None
         if outcomes.cluster is not None:
             if outcomes.clusters < 2:
                 raise ValueError(f"cluster must name at least 2 clusters, got {outcomes.clusters}")
-            self.clusters = outcomes.of_clusters(outcomes.times)  # [M, K]
-            many = ratio(self.clusters, self.actual).amax(-1) < 1 / SEPARATE
+            self.clusters = outcomes.of_clusters(outcomes.times) / times  # [M, K], each of which comes so often
+            many = times * ratio(self.clusters, self.actual).amax(-1) < 1 / SEPARATE
             self.separate, others = self.clusters[~many], self.clusters[many]
             variances, axes = torch.linalg.eigh(others.t() @ others)
-            self.others = others.sum(0).unsqueeze(-1), axes * variances.clamp(min=0).sqrt()
+            self.others = times * others.sum(0).unsqueeze(-1), axes * (times * variances.clamp(min=0)).sqrt()
             a, b = outcomes.preds == outcomes.target
-            only = (outcomes.of_clusters(outcomes.times * each) for each in (a & ~b, b & ~a))
-            self.worth = torch.minimum(*(worth_of_hits(each, self.clusters, 0) for each in only))
+            only = (outcomes.of_clusters(outcomes.times * each) / times for each in (a & ~b, b & ~a))
+            self.worth = times * torch.minimum(*(worth_of_hits(each, self.clusters, 0) for each in only))
         self.classes = (self.actual > 0).nonzero().flatten()
         seen = self.outcomes.seen.tolist()
         options = [[j for j in seen if j != i] for i in self.classes.tolist()]
@@ -404,7 +409,8 @@ class _Pairs:
             if self.clusters is None:
                 total = gammas(torch.where(self.actual > 0, self.actual + 0.5, 0.0), samples, generator)
             else:
-                total = self.separate.t() @ gammas(self.actual.new_ones(len(self.separate)), samples, generator)
+                weights = gammas(self.actual.new_full((len(self.separate),), self.times), samples, generator)
+                total = self.separate.t() @ weights
                 if len(self.separate) < len(self.clusters):
                     mean, spread = self.others
                     normal = torch.randn(len(spread), samples, dtype=torch.float64, generator=generator)

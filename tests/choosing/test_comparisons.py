@@ -485,6 +485,25 @@ def test_outcomes_of_several_times_the_samples_are_those_of_repeated_rows():
 
 
 @pytest.mark.slow
+def test_as_many_times_the_clusters_are_those_of_repeated_clusters():
+    """The bounds allow for bad clusters that few clusters lack, so that those of few are a little wider."""
+    generator, ids = seeded(), torch.arange(600) // 6
+    target = (torch.rand(600, generator=generator) < 0.3).long()
+    hard = torch.rand(100, generator=generator)[ids] < 0.1
+    a, b = (torch.where(torch.rand(600, generator=generator) < share, 1 - target, target) for share in (0.1, 0.1))
+    b = torch.where(hard, 1 - target, b)
+    tiled = [torch.cat([each] * 4) for each in (a, b, target)]
+    ends = []
+    for preds, times in (((a, b, target), 4), (tiled, 1)):
+        named = torch.cat([ids + 100 * copy for copy in range(len(preds[0]) // 600)])
+        outcomes = checked_outcomes({"a": preds[0], "b": preds[1]}, preds[2], 2, named)
+        found = compare_outcomes(balanced_accuracy, outcomes, True, 4000, 0.9, seeded(), times=times).difference
+        ends.append([float(found.low), float(found.high)])
+    (low, high), (tiled_low, tiled_high) = ends
+    assert 0.95 < (high - low) / (tiled_high - tiled_low) < 1.3
+    assert (low + high) / 2 == pytest.approx((tiled_low + tiled_high) / 2, abs=0.15 * (high - low))
+
+
 def test_a_loss_of_the_margin_is_rarely_called_none():
     """A nominal 5% of sets; 60 rare samples, of which .02 are lost and none is won; .2 with the prior alone."""
     rng, false, sets = np.random.default_rng(0), 0, 0
