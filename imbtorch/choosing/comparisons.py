@@ -26,6 +26,7 @@ from imbtorch.intervals.draws import (
     checked_whole,
     chunks,
     gammas,
+    normal_quantile,
     scaled,
     worth_of_hits,
 )
@@ -43,6 +44,8 @@ from imbtorch.intervals.intervals import (
 )
 from imbtorch.measures.named import Measured, measure_of_counts, measure_text, measures_of_counts
 from imbtorch.measures.traits import direction_of, needs_matrix
+from imbtorch.reports.result import ReportResult
+from imbtorch.suggestions import first_names
 from imbtorch.tables import html_table, wrapped
 from imbtorch.waiting import announced
 
@@ -168,6 +171,52 @@ def compare(
     ends = quantiles(drawn, level)
     found = _comparison(a.estimate - b.estimate, drawn, ends, (-below, above), level, "posterior", better, called)
     return replace(found, names=names)
+
+
+def compare_groups(
+    result: ReportResult, name: str, a: str, b: str, *, level: float = 0.95, generator: torch.Generator | None = None
+) -> Comparison:
+    """Compare a value of two groups of samples of a report, such as the recall at two sites.
+
+    The bounds follow from the intervals of both values (MOVER), as groups hold different samples. With clusters they
+    are those of resampled clusters; if clusters have samples in both groups, the interval is wider than needed.
+
+    Args:
+        result: result of a report with groups.
+        name: name of a value of groups, such as ``"recall"``.
+        a: name of a group.
+        b: name of another group.
+        level: nominal coverage of the interval of the difference, in (0, 1).
+        generator: source of randomness, as of the intervals of the result.
+
+    Returns:
+        :class:`Comparison` of a minus b; the probability that a is better is that of a normal distribution.
+
+    Raises:
+        ValueError: for a value or group that is not reported, and as ``result.interval``.
+
+    >>> from imbtorch import Predictions
+    >>> columns = {"label": [1] * 100 + [0] * 40, "pred": [1] * 80 + [0] * 60}
+    >>> columns["site"] = ["n", "s"] * 40 + ["s"] * 20 + ["n", "s"] * 20
+    >>> result = Predictions(columns, target="label", group="site").report("pred", measures=["recall"])
+    >>> print(compare_groups(result, "recall", "n", "s"))
+    recall, n - s: 0.333 [0.206, 0.462] (95% posterior); n is better with probability 1.000
+    """
+    names = _checked_names((a, b))
+    rows = {row.of: row for row in result.rows if row.kind == "group" and row.measure == name and not row.bound}
+    for group in names:
+        if group not in rows:
+            raise ValueError(
+                f"the result has no {name!r} of a group {group!r}; it has those of {first_names(list(rows))}"
+            )
+    first, second = (result.interval(rows[group].name, level=level, generator=generator) for group in names)
+    difference = first.estimate - second.estimate
+    below = ((first.estimate - first.low) ** 2 + (second.high - second.estimate) ** 2).sqrt()
+    above = ((first.high - first.estimate) ** 2 + (second.estimate - second.low) ** 2).sqrt()
+    side = torch.where(difference > 0, below, above)
+    chance = torch.special.ndtr(normal_quantile(level) * difference / side)
+    interval = Interval(difference, difference - below, difference + above, level, first.method)
+    return Comparison(interval, 1 - chance if rows[a].better is False else chance, name, (), names)
 
 
 @computed_on_cpu

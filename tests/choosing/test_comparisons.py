@@ -15,7 +15,7 @@ from scipy import stats
 
 import imbtorch
 from imbtorch import balanced_accuracy
-from imbtorch.statistics import Comparison, Interval, compare, paired_compare
+from imbtorch.statistics import Comparison, Interval, compare, compare_groups, paired_compare
 
 # --- comparisons ----------------------------------------------------------------------------------------------------
 
@@ -502,6 +502,44 @@ def test_as_many_times_the_clusters_are_those_of_repeated_clusters():
     (low, high), (tiled_low, tiled_high) = ends
     assert 0.95 < (high - low) / (tiled_high - tiled_low) < 1.3
     assert (low + high) / 2 == pytest.approx((tiled_low + tiled_high) / 2, abs=0.15 * (high - low))
+
+
+def grouped(clusters):
+    """Result of two sites, with 36 and 56 of 40 and 80 positives found, in clusters of one or two rows of a site."""
+    found = torch.cat((torch.arange(40) < 36, torch.arange(80) < 56, torch.zeros(200, dtype=torch.bool))).long()
+    report = imbtorch.ImbalanceReport("binary", groups=["north", "south"], clusters=clusters, measures=["recall"])
+    group = torch.cat((torch.zeros(40), torch.ones(80), torch.arange(200) % 2)).long()
+    ids = {"cluster": torch.arange(320) // 2} if clusters else {}
+    report.update(found, (torch.arange(320) < 120).long(), group=group, **ids)
+    return report.result()
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+def test_groups_of_a_report_are_compared(clusters):
+    """MOVER of the intervals by Jeffreys of .9 and .7, whose clusters of two equal rows are worth a half of them."""
+    found = compare_groups(grouped(clusters), "recall", "north", "south")
+    worth = 0.5 if clusters else 1.0
+    ends = [
+        stats.beta(worth * hits + 0.5, worth * (all_ - hits) + 0.5).ppf([0.025, 0.975])
+        for hits, all_ in ((36, 40), (56, 80))
+    ]
+    (a_low, a_high), (b_low, b_high) = ends
+    below, above = np.hypot(0.9 - a_low, b_high - 0.7), np.hypot(a_high - 0.9, 0.7 - b_low)
+    tolerance = 0.06 if clusters else 0.02
+    assert float(found.difference.estimate) == pytest.approx(0.2)
+    assert float(found.difference.low) == pytest.approx(0.2 - below, abs=tolerance)
+    assert float(found.difference.high) == pytest.approx(0.2 + above, abs=tolerance)
+    assert float(found.probability) == pytest.approx(stats.norm.cdf(1.96 * 0.2 / below), abs=0.02)
+    assert str(found).startswith("recall, north - south: 0.200 [")
+    other = compare_groups(grouped(clusters), "recall", "south", "north")
+    assert float(other.probability) == pytest.approx(1 - float(found.probability))
+    assert float(other.difference.low) == pytest.approx(-float(found.difference.high))
+
+
+def test_groups_and_values_that_are_not_reported():
+    for name, group in (("recall", "east"), ("f1", "south")):
+        with pytest.raises(ValueError, match=f"the result has no '{name}' of a group"):
+            compare_groups(grouped(False), name, group, "north")
 
 
 def test_a_loss_of_the_margin_is_rarely_called_none():
