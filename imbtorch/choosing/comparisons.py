@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,17 +16,19 @@ from imbtorch.choosing.paired_scores import compare_scores
 from imbtorch.choosing.runs import draw_counts
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import computed_on_cpu
-from imbtorch.counts import Measure, check_choice, check_square, ratio
+from imbtorch.counts import Counts, Measure, check_choice, check_square, margins, ratio
 from imbtorch.deciding.curves import AREAS
 from imbtorch.intervals.draws import (
     AGREE,
     DIFFER,
+    SPARSE_FROM,
     Prior,
     Totals,
     checked_whole,
     chunks,
     gammas,
     normal_quantile,
+    scaled,
     student_quantile,
     worth_of_hits,
 )
@@ -42,7 +45,9 @@ from imbtorch.intervals.intervals import (
     warn_of_large_cluster,
 )
 from imbtorch.measures.named import Measured, measure_of_counts, measure_text, measures_of_counts
-from imbtorch.measures.traits import direction_of
+from imbtorch.measures.traits import direction_of, needs_matrix
+from imbtorch.reports.result import ReportResult
+from imbtorch.suggestions import first_names
 from imbtorch.tables import html_table, wrapped
 from imbtorch.waiting import announced
 
@@ -52,6 +57,7 @@ POSITIONS = (
     "positions as independent and is too narrow; pass cluster=torch.arange(len(target)), or the id of each patient"
 )
 PRIOR = 2 * (AGREE + DIFFER)  # samples of a class
+SEPARATE = 1000  # clusters of each class at most whose weights are drawn one by one
 SPARE = 0.5  # samples by which a bound allows for more than the prior, as an exact bound of a share does
 
 
@@ -167,6 +173,52 @@ def compare(
     ends = quantiles(drawn, level)
     found = _comparison(a.estimate - b.estimate, drawn, ends, (-below, above), level, "posterior", better, called)
     return replace(found, names=names)
+
+
+def compare_groups(
+    result: ReportResult, name: str, a: str, b: str, *, level: float = 0.95, generator: torch.Generator | None = None
+) -> Comparison:
+    """Compare a value of two groups of samples of a report, such as the recall at two sites.
+
+    The bounds follow from the intervals of both values (MOVER), as groups hold different samples. With clusters they
+    are those of resampled clusters; if clusters have samples in both groups, the interval is wider than needed.
+
+    Args:
+        result: result of a report with groups.
+        name: name of a value of groups, such as ``"recall"``.
+        a: name of a group.
+        b: name of another group.
+        level: nominal coverage of the interval of the difference, in (0, 1).
+        generator: source of randomness, as of the intervals of the result.
+
+    Returns:
+        :class:`Comparison` of a minus b; the probability that a is better is that of a normal distribution.
+
+    Raises:
+        ValueError: for a value or group that is not reported, and as ``result.interval``.
+
+    >>> from imbtorch import Predictions
+    >>> columns = {"label": [1] * 100 + [0] * 40, "pred": [1] * 80 + [0] * 60}
+    >>> columns["site"] = ["n", "s"] * 40 + ["s"] * 20 + ["n", "s"] * 20
+    >>> result = Predictions(columns, target="label", group="site").report("pred", measures=["recall"])
+    >>> print(compare_groups(result, "recall", "n", "s"))
+    recall, n - s: 0.333 [0.206, 0.462] (95% posterior); n is better with probability 1.000
+    """
+    names = _checked_names((a, b))
+    rows = {row.of: row for row in result.rows if row.kind == "group" and row.measure == name and not row.bound}
+    for group in names:
+        if group not in rows:
+            raise ValueError(
+                f"the result has no {name!r} of a group {group!r}; it has those of {first_names(list(rows))}"
+            )
+    first, second = (result.interval(rows[group].name, level=level, generator=generator) for group in names)
+    difference = first.estimate - second.estimate
+    below = ((first.estimate - first.low) ** 2 + (second.high - second.estimate) ** 2).sqrt()
+    above = ((first.high - first.estimate) ** 2 + (second.estimate - second.low) ** 2).sqrt()
+    side = torch.where(difference > 0, below, above)
+    chance = torch.special.ndtr(normal_quantile(level) * difference / side)
+    interval = Interval(difference, difference - below, difference + above, level, first.method)
+    return Comparison(interval, 1 - chance if rows[a].better is False else chance, name, (), names)
 
 
 @computed_on_cpu
@@ -292,23 +344,30 @@ def compare_outcomes(
     level: float,
     generator: torch.Generator | None,
     totals: Totals = "drawn",
+    times: float = 1.0,
 ) -> Comparison:
-    """Compare two predictions by their joint outcomes, as :func:`paired_compare` does."""
+    """Compare two predictions by their joint outcomes, as :func:`paired_compare` does.
+
+    With ``times``, as of so many times as many samples, or clusters, with the same shares.
+    """
     if outcomes.labels:
         return _compare_labels(measure, outcomes, higher_is_better, draws, level, generator, totals)
-    pairs = _Pairs(outcomes)
+    pairs = _Pairs(outcomes, times)
 
-    def difference(of_a: Tensor, of_b: Tensor) -> Tensor:
+    def difference(of_a: Counts, of_b: Counts) -> Tensor:
         return values(measure, of_a) - values(measure, of_b)
 
     estimate, changes = difference(*pairs.outcomes.counted()), _changes(measure, pairs)
-    sizes: Iterable[int] = chunks(draws, max(2 * outcomes.classes**2, len(pairs.outcomes.times)), estimate.device)
+    sparse = outcomes.classes >= SPARSE_FROM and not needs_matrix(measure)
+    cells = 6 * outcomes.classes if sparse else 2 * outcomes.classes**2
+    sizes: Iterable[int] = chunks(draws, max(cells, len(pairs.outcomes.times)), estimate.device)
     sizes = announced(sizes, draws, "a paired comparison", "fewer draws= shorten it")
     parts, apart = [], []
     for size in sizes:
-        of_a, of_b = pairs.draw(size, generator, totals).unbind(1)
+        of_a, of_b = pairs.draw(size, generator, totals, sparse)
         parts.append(difference(of_a, of_b))
-        apart.append(ratio((of_a - of_b).diagonal(dim1=-2, dim2=-1), of_a.sum(-1)))
+        right, actual, _ = margins(of_a)
+        apart.append(ratio(right - margins(of_b).correct, actual))
     drawn, recalls = torch.cat(parts), torch.cat(apart)
     # the draws of a class of n samples vary as if it had 1 + prior more, and the prior pulls them to no difference
     share = class_shares(drawn, recalls.reshape(len(recalls), *[1] * (drawn.ndim - 1), -1), (-1,))
@@ -389,31 +448,40 @@ class _Pairs:
     """Posterior of the joint outcomes of two models on the samples of each class.
 
     With clusters the outcomes of a class count as many samples as those of its clusters are worth, and the class totals
-    are those of clusters with random weights (Bayesian bootstrap).
+    are those of clusters with random weights (Bayesian bootstrap). The sum over clusters that hold less than a
+    thousandth of each class is drawn at once, as a normal distribution with its mean and covariance.
     """
 
-    def __init__(self, outcomes: JointOutcomes) -> None:
-        self.outcomes = outcomes.pooled()
+    def __init__(self, outcomes: JointOutcomes, times: float = 1.0) -> None:
+        outcomes = outcomes if times == 1 else replace(outcomes, times=outcomes.times * times)
+        self.outcomes, self.times = outcomes.pooled(), times
         self.actual = self.outcomes.actual()
         self.worth, self.clusters = self.actual, None
         if outcomes.cluster is not None:
             if outcomes.clusters < 2:
                 raise ValueError(f"cluster must name at least 2 clusters, got {outcomes.clusters}")
-            self.clusters = outcomes.of_clusters(outcomes.times)  # [M, K]
+            self.clusters = outcomes.of_clusters(outcomes.times) / times  # [M, K], each of which comes so often
+            many = times * ratio(self.clusters, self.actual).amax(-1) < 1 / SEPARATE
+            self.separate, others = self.clusters[~many], self.clusters[many]
+            variances, axes = torch.linalg.eigh(others.t() @ others)
+            self.others = times * others.sum(0).unsqueeze(-1), axes * (times * variances.clamp(min=0)).sqrt()
             a, b = outcomes.preds == outcomes.target
-            only = (outcomes.of_clusters(outcomes.times * each) for each in (a & ~b, b & ~a))
-            self.worth = torch.minimum(*(worth_of_hits(each, self.clusters, 0) for each in only))
+            only = (outcomes.of_clusters(outcomes.times * each) / times for each in (a & ~b, b & ~a))
+            self.worth = times * torch.minimum(*(worth_of_hits(each, self.clusters, 0) for each in only))
         self.classes = (self.actual > 0).nonzero().flatten()
         seen = self.outcomes.seen.tolist()
         options = [[j for j in seen if j != i] for i in self.classes.tolist()]
         self.wrong = torch.tensor(options, dtype=torch.long)  # [R, wrong classes]
 
-    def draw(self, samples: int, generator: torch.Generator | None, totals: Totals) -> Tensor:
-        """Draw counts of both models, ``[samples, 2, K, K]``."""
+    def draw(self, samples: int, generator: torch.Generator | None, totals: Totals, sparse: bool) -> Sequence[Counts]:
+        """Draw counts of both models, ``[samples, K, K]`` each; ``sparse`` ones are margins."""
         rows, wrong, target = len(self.classes), self.wrong.shape[-1], self.outcomes.target
-        cells = gammas(self.outcomes.times * ratio(self.worth, self.actual)[target], samples, generator)
+        fast: torch.Generator | np.random.Generator | None = generator
+        if sparse:
+            fast = np.random.Generator(np.random.SFC64(int(torch.randint(2**62, (), generator=generator))))
+        cells = gammas(self.outcomes.times * ratio(self.worth, self.actual)[target], samples, fast)
         shares = self.actual.new_tensor([AGREE, DIFFER, DIFFER, AGREE] if wrong else [AGREE])
-        lumps = gammas(shares.repeat_interleave(rows), samples, generator)
+        lumps = gammas(shares.repeat_interleave(rows), samples, fast)
         row = self.classes.repeat(len(shares))
         columns = row.unsqueeze(-1).expand(2, -1, samples)
         if wrong:  # both right, only a right, only b right, both wrong
@@ -430,10 +498,16 @@ class _Pairs:
             if self.clusters is None:
                 total = gammas(torch.where(self.actual > 0, self.actual + 0.5, 0.0), samples, generator)
             else:
-                total = self.clusters.t() @ gammas(self.actual.new_ones(len(self.clusters)), samples, generator)
+                weights = gammas(self.actual.new_full((len(self.separate),), self.times), samples, generator)
+                total = self.separate.t() @ weights
+                if len(self.separate) < len(self.clusters):
+                    mean, spread = self.others
+                    normal = torch.randn(len(spread), samples, dtype=torch.float64, generator=generator)
+                    total = (total + mean + spread @ normal).clamp(min=0)
             total = total * self.actual.sum() / total.sum(0)
         scale = ratio(total, sums)
-        return self.outcomes.matrices(cells * scale[target], (lumps * scale[row], row, columns))
+        cells, more = scaled(cells, scale, target), (lumps * scale[row], row, columns)
+        return self.outcomes.margins(cells, more) if sparse else self.outcomes.matrices(cells, more).unbind(1)
 
 
 def _comparison(

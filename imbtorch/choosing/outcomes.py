@@ -10,7 +10,7 @@ from torch import Tensor
 
 from imbtorch.counting.arguments import check_class_indices, checked_ids, spread, whole_number
 from imbtorch.counting.kernels import integers
-from imbtorch.counts import Measure, evaluated
+from imbtorch.counts import Margins, Measure, evaluated
 from imbtorch.intervals.intervals import values
 
 LARGEST = 2**62  # numbers of combined columns, below the end of int64
@@ -134,6 +134,18 @@ class JointOutcomes:
                 own.scatter_add_(0, rows.unsqueeze(-1) * width + column % width, more)
         shape = (self.labels, 2, 2) if self.labels else (width, width)
         return flat.permute(2, 0, 1).reshape(-1, len(flat), *shape).contiguous()
+
+    def margins(self, mass: Tensor, lumps: tuple[Tensor, Tensor, Tensor]) -> list[Margins]:
+        """Sum mass of the outcomes into the margins ``[D, K]`` of each prediction; see :meth:`matrices`."""
+        more, rows, columns = lumps
+        actual, found = self.actual(mass).index_add_(0, rows, more), list[Margins]()
+        for preds, column in zip(self.preds, columns, strict=True):
+            hit, hits = preds == self.target, torch.where(column == rows.unsqueeze(-1), more, 0.0)
+            right, predicted = mass.new_zeros(2, *actual.shape).unbind()
+            right.index_add_(0, self.target[hit], mass[hit]).index_add_(0, rows, hits)
+            predicted.index_add_(0, preds, mass).scatter_add_(0, column, more)
+            found.append(Margins(right.t(), actual.t(), predicted.t()))
+        return found
 
 
 def check_predictions(name: str, preds: Tensor, target: Tensor) -> None:

@@ -155,9 +155,7 @@ def shown(values: Sequence[Tensor]) -> tuple[Tensor, ...]:
 # --- results ---------------------------------------------------------------------------------------------------------
 SCHEMA = 4  # version of pickled results; raise it when their contents change
 R = TypeVar("R", bound="Result")
-Finder: TypeAlias = tuple[
-    tuple[str, ...], Callable[[Any], str]
-]  # kinds of a problem, and what describes it or gives ""
+Finder: TypeAlias = tuple[str, Callable[[Any], str]]  # kind of a problem, and what describes it
 TOO_NARROW = (
     "the interval treats them as independent and is too narrow; build it with clusters=True, and pass "
     "update(..., cluster=ids) unless each sample is a cluster of its own positions"

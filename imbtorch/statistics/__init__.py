@@ -1,6 +1,6 @@
 """Intervals, comparisons, and choices of epochs, thresholds and models, for any function of counts."""
 
-from imbtorch.choosing.comparisons import Comparison, compare, paired_compare
+from imbtorch.choosing.comparisons import Comparison, compare, compare_groups, paired_compare
 from imbtorch.choosing.epochs import ChosenEpoch, select_epoch
 from imbtorch.choosing.gate import Verdict
 from imbtorch.choosing.images import over_images
@@ -31,6 +31,7 @@ __all__ = [
     "beats_baseline",
     "bootstrap",
     "compare",
+    "compare_groups",
     "over_images",
     "over_runs",
     "paired_compare",

@@ -187,6 +187,15 @@ def test_intervals_of_clusters_cover_the_share(spread, number):
     assert coverage.mean() >= 0.9
 
 
+def test_many_clusters_without_positives_have_a_narrow_interval():
+    """No positive among 6,000 samples of 2,000 patients: the upper bound is about that of 2,000 samples without one."""
+    scores, target = np.full(6_200, 0.01), np.zeros(6_200, dtype=int)
+    scores[6_000:], target[6_000:] = 0.9, 1
+    made = counted(scores, target, cluster=torch.arange(6_200) // 3).calibration()
+    assert float(made.share[0]) == 0
+    assert float(made.high[0]) == pytest.approx(1 - 0.025 ** (1 / 2000), rel=0.5)
+
+
 def test_weighted_counts_have_shares_and_no_intervals():
     scores, target = rare(7, 500)
     found = counted(scores, target, weight=torch.full((500,), 0.5)).calibration()
