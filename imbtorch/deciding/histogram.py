@@ -196,7 +196,7 @@ def _probabilities(thresholds: int | Tensor) -> Tensor:
 
 
 class Hidden(NamedTuple):
-    """What bins do not show of the scores in them; :meth:`Histogram.hidden_with` adds a batch.
+    """Facts about scores that their bins do not show; :meth:`Histogram.hidden_with` adds a batch.
 
     Attributes:
         lowest: least and greatest float64 probability below the lowest edge.
@@ -306,6 +306,8 @@ class Histogram:
 
     def hidden_with(self, hidden: Hidden, preds: Tensor, batch: Batch, first: bool) -> Hidden:
         """Return what bins hide of the scores before and of a batch, ``preds`` as :meth:`read` takes them."""
+        if torch.compiler.is_compiling():  # a graph that noted anything would be compiled anew
+            return hidden
         logits, several = self.counting.logits, self.counting.task == "multiclass"
         derived = logits and (several or preds.ndim > batch.target.ndim)  # a difference of logits
         dtype = torch.promote_types(preds.dtype, torch.float32) if derived else preds.dtype

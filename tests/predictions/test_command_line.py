@@ -388,11 +388,13 @@ def test_columns_of_single_values_take_no_star(old, capsys):
     assert "cluster must name one column, got 'pat*'" in capsys.readouterr().err
 
 
-def test_warnings_are_lines_of_text(old, capsys):
+def test_problems_are_notes_below_the_table(old, capsys):
     assert (
         command_line.main(["report", old, "--target", "label", "--preds", "pred", "--class-names", *NAMES, "fox"]) == 0
     )
-    assert "warning: ImbalanceReport: 1 of 4 classes had no target: fox" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "- 1 of 4 classes had no target: fox" in printed.out
+    assert printed.err == ""
 
 
 # --- outputs ----------------------------------------------------------------------------------------------------------
