@@ -306,8 +306,6 @@ class Histogram:
 
     def hidden_with(self, hidden: Hidden, preds: Tensor, batch: Batch, first: bool) -> Hidden:
         """Return what bins hide of the scores before and of a batch, ``preds`` as :meth:`read` takes them."""
-        if torch.compiler.is_compiling():  # a graph that noted anything would be compiled anew
-            return hidden
         logits, several = self.counting.logits, self.counting.task == "multiclass"
         derived = logits and (several or preds.ndim > batch.target.ndim)  # a difference of logits
         dtype = torch.promote_types(preds.dtype, torch.float32) if derived else preds.dtype
