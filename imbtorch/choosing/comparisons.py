@@ -16,7 +16,18 @@ from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Measure, check_choice, check_square, ratio
 from imbtorch.deciding.curves import AREAS
-from imbtorch.intervals.draws import AGREE, DIFFER, Prior, Totals, checked_whole, chunks, gammas, worth_of_hits
+from imbtorch.intervals.class_means import bounds_of_mean, class_variances, recall_weights, shared_worth
+from imbtorch.intervals.draws import (
+    AGREE,
+    DIFFER,
+    Prior,
+    Totals,
+    checked_whole,
+    chunks,
+    gammas,
+    normal_quantile,
+    worth_of_hits,
+)
 from imbtorch.intervals.intervals import (
     TOO_NARROW,
     Interval,
@@ -40,6 +51,8 @@ POSITIONS = (
     "positions as independent and is too narrow; pass cluster=torch.arange(len(target)), or the id of each patient"
 )
 PRIOR = 2 * (AGREE + DIFFER)  # samples of a class
+RARE = 1 / 3  # share of samples that only one model predicts right, in one more class
+SPARE_OF_MEANS = 0.75  # samples that a bound of a mean of recalls allows for; a whole one makes shares exact
 SPARE = 0.5  # samples by which a bound allows for more than the prior, as an exact bound of a share does
 
 
@@ -276,6 +289,11 @@ def compare_outcomes(
     totals: Totals = "drawn",
 ) -> Comparison:
     """Compare two predictions by their joint outcomes, as :func:`paired_compare` does."""
+    if outcomes.clusters == 1:
+        raise ValueError("cluster must name at least 2 clusters, got 1")
+    weights = recall_weights(measure, outcomes.pooled().counted())
+    if weights is not None:
+        return _compare_means(measure, outcomes, weights[0], level)
     pairs = _Pairs(outcomes)
 
     def difference(of_a: Tensor, of_b: Tensor) -> Tensor:
@@ -297,13 +315,65 @@ def compare_outcomes(
     lower, higher = (_largest(each, pairs.worth[pairs.classes], spare) for each in (-changes, changes))
     ends = quantiles(drawn - lower, level)[0], quantiles(drawn + higher, level)[1]
     about = wider * (ends[0] - drawn.mean(0)), wider * (ends[1] - drawn.mean(0))
-    method = "paired posterior"
-    if pairs.clusters is not None:
-        sizes, method = pairs.clusters.sum(-1), f"{method} of {len(pairs.clusters)} clusters"
-        warn_of_large_cluster("paired_compare", sizes)
-        if largest := largest_cluster(sizes):
-            method += f"; {largest}, {TOO_NARROW}"
+    method = "paired posterior" + ("" if pairs.clusters is None else _of_clusters(pairs.clusters))
     return _comparison(estimate, drawn, ends, about, level, method, higher_is_better, measure)
+
+
+def _of_clusters(clusters: Tensor) -> str:
+    """Say how many clusters ``[M, K]`` there are, and warn of a large one."""
+    sizes = clusters.sum(-1)
+    warn_of_large_cluster("paired_compare", sizes)
+    largest = largest_cluster(sizes)
+    return f" of {len(sizes)} clusters" + (f"; {largest}, {TOO_NARROW}" if largest else "")
+
+
+def _compare_means(measure: Measure, outcomes: JointOutcomes, weight: Tensor, level: float) -> Comparison:
+    """Compare two means of recalls over classes, by the samples that only one of the models predicts right."""
+    a, b = outcomes.preds == outcomes.target
+    only, method = [outcomes.times * each for each in (a & ~b, b & ~a)], "paired Fay-Feuer"
+    worth = actual = outcomes.actual()
+    gains, losses = (ratio(outcomes.actual(each), actual) for each in only)
+    together = torch.ones((), dtype=torch.float64)
+    if outcomes.cluster is not None:
+        of_clusters = outcomes.of_clusters(outcomes.times)
+        changes = [outcomes.of_clusters(each) for each in (only[0] - only[1], only[0] + only[1])]
+        worth, together = shared_worth(*changes, of_clusters, weight)
+        method += _of_clusters(of_clusters)
+    estimate = (weight * (gains - losses)).sum(-1)
+    low, high = bounds_of_difference(gains, losses, worth, weight, together, level)
+    distance = torch.where(estimate > 0, estimate - low, high - estimate) / normal_quantile(level)
+    chance = torch.special.ndtr(ratio(estimate, distance))
+    return Comparison(Interval(estimate, low, high, level, method), chance, measure_text(measure))
+
+
+def bounds_of_difference(
+    gains: Tensor, losses: Tensor, worth: Tensor, weight: Tensor, together: Tensor, level: float
+) -> tuple[Tensor, Tensor]:
+    """Compute bounds of the difference of two means of recalls over classes, ``[...]``.
+
+    The bounds of what only one model predicts right are combined like those of two independent values (MOVER). One
+    factor multiplies both variances, so that they sum to the variance of the difference.
+
+    Args:
+        gains: ``[..., K]`` share of the samples of each class that only the first model predicts right.
+        losses: the same of the second model.
+        worth: effective numbers of samples.
+        weight: weights of the classes, which sum to 1.
+        together: factor of the variance ``[...]``, as from :func:`shared_worth`.
+        level: nominal coverage.
+
+    Source: Zou and Donner (2008), Construction of confidence limits about effect measures.
+    """
+    variances = [class_variances(each, worth, weight, RARE) for each in (gains, losses)]
+    shared = 2 * (weight**2 * ratio(gains * losses, worth)).sum(-1)  # no sample is in both shares
+    wider = together * (1 + ratio(shared, (variances[0] + variances[1]).sum(-1)))
+    (low, high), (least, most) = (
+        bounds_of_mean(each, worth, weight, own, wider, level, SPARE_OF_MEANS)
+        for each, own in zip((gains, losses), variances, strict=True)
+    )
+    gained, lost = (weight * gains).sum(-1), (weight * losses).sum(-1)
+    below, above = torch.hypot(gained - low, most - lost), torch.hypot(high - gained, lost - least)
+    return (gained - lost - below).clamp(min=-1), (gained - lost + above).clamp(max=1)
 
 
 def _changes(measure: Measure, pairs: _Pairs) -> Tensor:
@@ -347,8 +417,6 @@ class _Pairs:
         self.actual = self.outcomes.actual()
         self.worth, self.clusters = self.actual, None
         if outcomes.cluster is not None:
-            if outcomes.clusters < 2:
-                raise ValueError(f"cluster must name at least 2 clusters, got {outcomes.clusters}")
             self.clusters = outcomes.of_clusters(outcomes.times)  # [M, K]
             a, b = outcomes.preds == outcomes.target
             only = (outcomes.of_clusters(outcomes.times * each) for each in (a & ~b, b & ~a))
