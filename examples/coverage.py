@@ -1737,10 +1737,10 @@ for _name, _columns, _function, _cells, _sets, _seed in (
 ):
     table(_name, _columns, _cells, _sets, _seed, takes_seed=True)(_function)
 table("alerts", alerts_.COLUMNS, alerts_.CELLS, 400)(alerts_.of_alerts)
-table("class_means", widths_.MEANS_COLUMNS, widths_.MEANS_CELLS, 2000)(widths_.of_means)
-table("class_means_of_100", widths_.MEANS_COLUMNS, widths_.MEANS_OF_100, 300)(widths_.of_means)
-table("class_pairs_of_100", widths_.PAIRS_COLUMNS, widths_.PAIRS_OF_100, 300)(widths_.of_pairs)
-table("class_pairs", widths_.PAIRS_COLUMNS, widths_.PAIRS_CELLS, 2000)(widths_.of_pairs)
+table("class_means", widths_.MEANS_COLUMNS, widths_.MEANS_CELLS, 2000, 1)(widths_.of_means)
+table("class_means_of_100", widths_.MEANS_COLUMNS, widths_.MEANS_OF_100, 300, 1)(widths_.of_means)
+table("class_pairs_of_100", widths_.PAIRS_COLUMNS, widths_.PAIRS_OF_100, 300, 1)(widths_.of_pairs)
+table("class_pairs", widths_.PAIRS_COLUMNS, widths_.PAIRS_CELLS, 2000, 1)(widths_.of_pairs)
 OF_INTERVALS = {  # settings and values of the three tables of one simulation
     "intervals": "K, totals, measure, method | mean, least, width",
     "intervals_overall": "measure | cells, mean, below 0.93, below 0.85, below 0.75, least",

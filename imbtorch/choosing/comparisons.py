@@ -52,7 +52,7 @@ POSITIONS = (
 )
 PRIOR = 2 * (AGREE + DIFFER)  # samples of a class
 RARE = 1 / 3  # share of samples that only one model predicts right, in one more class
-SPARE_OF_MEANS = 0.75  # samples that a bound of a mean of recalls allows for; a whole one makes shares exact
+SPARE_OF_MEANS = 0.9  # samples that a bound allows for; with a whole one a bound of a single share is exact
 SPARE = 0.5  # samples by which a bound allows for more than the prior, as an exact bound of a share does
 
 
@@ -336,8 +336,8 @@ def _compare_means(measure: Measure, outcomes: JointOutcomes, weight: Tensor, le
     together = torch.ones((), dtype=torch.float64)
     if outcomes.cluster is not None:
         of_clusters = outcomes.of_clusters(outcomes.times)
-        changes = [outcomes.of_clusters(each) for each in (only[0] - only[1], only[0] + only[1])]
-        worth, together = shared_worth(*changes, of_clusters, weight)
+        changes, squares = (outcomes.of_clusters(each) for each in (only[0] - only[1], only[0] + only[1]))
+        worth, together = shared_worth(changes, squares, of_clusters, weight)
         method += _of_clusters(of_clusters)
     estimate = (weight * (gains - losses)).sum(-1)
     low, high = bounds_of_difference(gains, losses, worth, weight, together, level)

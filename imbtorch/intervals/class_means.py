@@ -32,8 +32,8 @@ def recall_weights(measure: Measure, counts: Tensor) -> Tensor | None:
 def shared_worth(values: Tensor, squares: Tensor, actual: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """Compute the effective number of independent samples of each class, for a mean over classes.
 
-    As :func:`worth_of_hits`, but with one correlation within clusters for all classes: the upper bounds of each would
-    add up to far too wide an interval of the mean.
+    As :func:`worth_of_hits`, but with one correlation within clusters for all classes, because the upper bounds of all
+    of them add up to far too wide an interval of the mean. A class counts as much as in the variance of the mean.
 
     Args:
         values: ``[..., M, K]`` sums of the values of samples, such as hits, by cluster and class.
@@ -45,13 +45,16 @@ def shared_worth(values: Tensor, squares: Tensor, actual: Tensor, weight: Tensor
         Effective numbers ``[..., K]``, and the factor ``[...]`` by which the variance of the mean grows because classes
         share clusters.
     """
-    total, held = actual.sum(-2), (actual > 0).sum(-2)
-    mean, own, several = ratio(values.sum(-2), total), ratio(values, actual), (actual**2).sum(-2)
-    degrees = (held - 1).clamp(min=0).sum(-1).clamp(min=1).double()
-    lucky = torch.as_tensor(2 * special.gammaincinv(degrees.numpy(force=True) / 2, LUCKY), device=degrees.device)
-    among = (actual * (own - mean.unsqueeze(-2)) ** 2).sum((-2, -1)) / lucky
-    within = (squares - values * own).sum((-2, -1)) / (total - held).sum(-1).clamp(min=1)
-    size = torch.where(held > 1, total - ratio(several, total), 0.0).sum(-1) / degrees
+    total, several = actual.sum(-2), (actual**2).sum(-2)
+    mean, own, held = ratio(values.sum(-2), total), ratio(values, actual), (actual > 0).sum(-2).to(total)
+    counts, freedom = ratio(weight**2, total), (held - 1).clamp(min=0)
+    degrees, known = ratio((counts * freedom).sum(-1) ** 2, (counts**2 * freedom).sum(-1)), (counts * freedom).sum(-1)
+    lucky = 2 * special.gammaincinv(degrees.clamp(min=1).numpy(force=True) / 2, LUCKY)
+    lucky = torch.as_tensor(lucky, device=degrees.device) / degrees.clamp(min=1)
+    apart = (actual * (own - mean.unsqueeze(-2)) ** 2).sum(-2)
+    among = ratio((counts * apart).sum(-1), known * lucky)
+    within = ratio((counts * (squares - values * own).sum(-2)).sum(-1), (counts * (total - held)).sum(-1))
+    size = ratio((counts * torch.where(held > 1, total - ratio(several, total), 0.0)).sum(-1), known)
     spread = among + (size - 1) * within
     rho = torch.where(spread > 0, ratio(among - within, spread).clamp(0, 1), 1.0).unsqueeze(-1)
     influence = weight.unsqueeze(-2) * ratio(values - actual * mean.unsqueeze(-2), total.unsqueeze(-2))

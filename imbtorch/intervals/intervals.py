@@ -558,9 +558,9 @@ def of_clusters(
     for name, measure in measures.items():
         drawn, own = resampled[name], by_class[name]
         if (weight := recall_weights(measure, counts)) is not None:
-            ends = bounds_of_recalls(clusters.diagonal(dim1=-2, dim2=-1), clusters.sum(-1), weight, level)
+            low, high = bounds_of_recalls(clusters.diagonal(dim1=-2, dim2=-1), clusters.sum(-1), weight, level)
             named = method.replace("cluster bootstrap", OF_MEANS)
-            found[name] = Interval(own.estimate, *ends, level, named, drawn if keep_draws else None)
+            found[name] = Interval(own.estimate, low, high, level, named, drawn if keep_draws else None)
             continue
         estimate, (low, high) = own.estimate, quantiles(drawn, level, of_defined=True)
         wider, finite = stretch(measure, clusters, counts, level, event_dims), estimate.isfinite()
