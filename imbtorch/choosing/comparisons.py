@@ -293,7 +293,7 @@ def compare_outcomes(
         raise ValueError("cluster must name at least 2 clusters, got 1")
     weights = recall_weights(measure, outcomes.pooled().counted())
     if weights is not None:
-        return _compare_means(measure, outcomes, weights[0], level)
+        return _compare_means(measure, outcomes, weights[0], level, higher_is_better)
     pairs = _Pairs(outcomes)
 
     def difference(of_a: Tensor, of_b: Tensor) -> Tensor:
@@ -327,7 +327,9 @@ def _of_clusters(clusters: Tensor) -> str:
     return f" of {len(sizes)} clusters" + (f"; {largest}, {TOO_NARROW}" if largest else "")
 
 
-def _compare_means(measure: Measure, outcomes: JointOutcomes, weight: Tensor, level: float) -> Comparison:
+def _compare_means(
+    measure: Measure, outcomes: JointOutcomes, weight: Tensor, level: float, higher_is_better: bool
+) -> Comparison:
     """Compare two means of recalls over classes, by the samples that only one of the models predicts right."""
     a, b = outcomes.preds == outcomes.target
     only, method = [outcomes.times * each for each in (a & ~b, b & ~a)], "paired Fay-Feuer"
@@ -342,7 +344,7 @@ def _compare_means(measure: Measure, outcomes: JointOutcomes, weight: Tensor, le
     estimate = (weight * (gains - losses)).sum(-1)
     low, high = bounds_of_difference(gains, losses, worth, weight, together, level)
     distance = torch.where(estimate > 0, estimate - low, high - estimate) / normal_quantile(level)
-    chance = torch.special.ndtr(ratio(estimate, distance))
+    chance = torch.special.ndtr(ratio(estimate if higher_is_better else -estimate, distance))
     return Comparison(Interval(estimate, low, high, level, method), chance, measure_text(measure))
 
 

@@ -20,7 +20,7 @@ def recall_weights(measure: Measure, counts: Tensor) -> Tensor | None:
         return None
     if measure.of_class is not None or measure.average in ("binary", "micro", "weighted", "min"):
         return None
-    actual = counts.sum(-1)
+    actual = counts.sum(-1).double()
     chosen = torch.zeros_like(actual)
     chosen[..., list(measure.over_classes or range(counts.shape[-1]))] = 1
     known = chosen * (actual > 0)
@@ -49,8 +49,8 @@ def shared_worth(values: Tensor, squares: Tensor, actual: Tensor, weight: Tensor
     mean, own, held = ratio(values.sum(-2), total), ratio(values, actual), (actual > 0).sum(-2).to(total)
     counts, freedom = ratio(weight**2, total), (held - 1).clamp(min=0)
     degrees, known = ratio((counts * freedom).sum(-1) ** 2, (counts**2 * freedom).sum(-1)), (counts * freedom).sum(-1)
-    lucky = 2 * special.gammaincinv(degrees.clamp(min=1).numpy(force=True) / 2, LUCKY)
-    lucky = torch.as_tensor(lucky, device=degrees.device) / degrees.clamp(min=1)
+    quantile = 2 * special.gammaincinv(degrees.clamp(min=1).numpy(force=True) / 2, LUCKY)
+    lucky = torch.as_tensor(quantile, device=degrees.device) / degrees.clamp(min=1)
     apart = (actual * (own - mean.unsqueeze(-2)) ** 2).sum(-2)
     among = ratio((counts * apart).sum(-1), known * lucky)
     within = ratio((counts * (squares - values * own).sum(-2)).sum(-1), (counts * (total - held)).sum(-1))
