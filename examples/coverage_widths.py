@@ -28,10 +28,10 @@ over resamples cover .93 minus two Monte-Carlo errors in each cell, and from the
 percentiles of 400 resamples on the first 200 of them, where the Monte-Carlo error is .018; *differs* is the share of
 sets whose interval excludes 0.
 
-A first run of means over classes (seed 0, two tables) was stopped, because tests of other cells failed: a class that few clusters hold, with
-another correlation than the rest, and bounds of a class in which no sample differs. The correlation then weighed
-classes as the mean does, and bounds of differences allowed for 0.9 instead of 0.75 samples. The tables are those of a
-run with another seed.
+A first run of means over classes (seed 0, two tables) was stopped, because tests of other cells failed: a class that
+few clusters hold, with another correlation than the rest, and bounds of a class in which no sample differs. The
+correlation then weighed classes as the mean does, and bounds of differences allowed for 0.9 instead of 0.75 samples.
+The tables are those of a run with another seed.
 """
 
 from __future__ import annotations
