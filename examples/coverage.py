@@ -1740,7 +1740,7 @@ table("alerts", alerts_.COLUMNS, alerts_.CELLS, 400)(alerts_.of_alerts)
 table("class_means", widths_.MEANS_COLUMNS, widths_.MEANS_CELLS, 2000, 1)(widths_.of_means)
 table("class_means_of_100", widths_.MEANS_COLUMNS, widths_.MEANS_OF_100, 300, 1)(widths_.of_means)
 table("class_pairs_of_100", widths_.PAIRS_COLUMNS, widths_.PAIRS_OF_100, 300, 1)(widths_.of_pairs)
-table("rare_precision", widths_.PRECISIONS_COLUMNS, widths_.PRECISIONS, 1000)(widths_.of_precisions)
+table("rare_precision", widths_.PRECISIONS_COLUMNS, widths_.PRECISIONS, 400)(widths_.of_precisions)
 table("class_pairs", widths_.PAIRS_COLUMNS, widths_.PAIRS_CELLS, 2000, 1)(widths_.of_pairs)
 OF_INTERVALS = {  # settings and values of the three tables of one simulation
     "intervals": "K, totals, measure, method | mean, least, width",
