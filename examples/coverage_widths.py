@@ -22,8 +22,8 @@ cells and 1.7 in each. What was tried besides stands in the columns MOVER (each 
 prior at the effective number of samples of that class, squared distances summed, times the factor of classes that share
 clusters); it decides nothing.
 
-Average precision. 5 to 50 positives among 200 negatives; scores are normal, those of positives shifted, and 0.8 of their
-variance is common to both models. MOVER is used below the least number of positives from which percentiles over
+Average precision. 5 to 50 positives among 200 negatives; scores are normal, those of positives shifted, and 0.8 of
+their variance is common to both models. MOVER is used below the least number of positives from which percentiles over
 resamples cover .93 minus two Monte-Carlo errors in each cell, and from there on percentiles. 400 sets a cell,
 percentiles of 400 resamples on the first 200 of them, where the Monte-Carlo error is .018; *differs* is the share of
 sets whose interval excludes 0.
