@@ -3,6 +3,7 @@
 from imbtorch.choosing.comparisons import Comparison, compare, paired_compare
 from imbtorch.choosing.epochs import ChosenEpoch, select_epoch
 from imbtorch.choosing.gate import Verdict
+from imbtorch.choosing.mean_areas import mean_auc
 from imbtorch.choosing.models import Selection, select_model
 from imbtorch.choosing.planning import samples_needed
 from imbtorch.choosing.runs import Runs, RunsByMeasure, over_runs
@@ -30,6 +31,7 @@ __all__ = [
     "beats_baseline",
     "bootstrap",
     "compare",
+    "mean_auc",
     "over_runs",
     "paired_compare",
     "partial_auc",
