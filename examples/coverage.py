@@ -1739,7 +1739,6 @@ for _name, _columns, _function, _cells, _sets, _seed in (
 table("alerts", alerts_.COLUMNS, alerts_.CELLS, 400)(alerts_.of_alerts)
 table("class_means", widths_.MEANS_COLUMNS, widths_.MEANS_CELLS, 2000, 1)(widths_.of_means)
 table("class_means_of_100", widths_.MEANS_COLUMNS, widths_.MEANS_OF_100, 300, 1)(widths_.of_means)
-table("class_pairs_of_100", widths_.PAIRS_COLUMNS, widths_.PAIRS_OF_100, 300, 1)(widths_.of_pairs)
 table("rare_precision", widths_.PRECISIONS_COLUMNS, widths_.PRECISIONS, 400)(widths_.of_precisions)
 table("class_pairs", widths_.PAIRS_COLUMNS, widths_.PAIRS_CELLS, 2000, 1)(widths_.of_pairs)
 OF_INTERVALS = {  # settings and values of the three tables of one simulation
@@ -1803,8 +1802,10 @@ KINDS_OF_INTERVALS = {  # tables whose columns of coverage are read together
     "value: odd clusters": ("odd_clusters",),
     "difference of models": ("comparisons", "differing", "alerts"),
     "the same, clusters": ("pairs_of_clusters",),
+    "mean recall of clusters": ("class_means", "class_means_of_100"),
+    "its difference, rows and clusters": ("class_pairs",),
     "AUC, average precision": ("areas",),
-    "their differences": ("paired_scores",),
+    "their differences": ("paired_scores", "rare_precision"),
     "the same, patients": ("paired_patients",),
     "means over seeds of both": ("seeds_of_scores",),
     "threshold: value, gain": ("thresholds", "no_gain"),

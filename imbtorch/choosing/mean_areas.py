@@ -76,16 +76,16 @@ def mean_auc(
         values[name], parts[name], held[name] = _components(some, of_label[known], ids[known], int(ids.max()) + 1)
     if not values:
         raise ValueError(f"target must hold a label with {least} positives and a negative")
-    key = min(held, key=held.__getitem__)
-    whole = {"auc": (torch.stack([*values.values()]).mean(), sum(parts.values()) / len(parts), key)}
+    mean, together = (torch.stack([*each.values()]).mean(0) for each in (values, parts))
+    whole = {"auc": (mean, together, min(held, key=held.__getitem__))}
     method = "DeLong" if cluster is None else f"DeLong, {int(ids.max()) + 1} clusters"
     found = {}
     for name, (value, sums, few) in {**whole, **{f"auc/{n}": (values[n], parts[n], n) for n in values}}.items():
         half, text = student_quantile(level, torch.tensor(held[few] - 1.0)) * sums.square().sum().sqrt(), method
         if held[few] < FEWEST:
             half, text = torch.full_like(value, torch.nan), f"{method}; only {held[few]} with {few!r}"
-        ends = ((value + way * half).clamp(0.0 if other is None else -1.0, 1.0) for way in (-1, 1))
-        found[name] = Interval(value, *ends, level, text)
+        low, high = ((value + way * half).clamp(0.0 if other is None else -1.0, 1.0) for way in (-1, 1))
+        found[name] = Interval(value, low, high, level, text)
     return found
 
 

@@ -24,6 +24,9 @@ NAMES = [
     "few_hits",
     "gains",
     "rare_gains",
+    "class_means",
+    "class_pairs",
+    "rare_precision",
 ]
 
 # --- coverage ---------------------------------------------------------------------------------------------------------
