@@ -18,7 +18,8 @@ def recall_weights(measure: Measure, counts: Tensor) -> Tensor | None:
     """Return the weight of each class in a mean of recalls, ``[..., K]``; None for any other measure."""
     if not isinstance(measure, AveragedMeasure) or measure.function not in (balanced_accuracy, recall):
         return None
-    if measure.of_class is not None or measure.average in ("binary", "micro", "weighted", "min"):
+    of_labels = measure.counting.task == "multilabel"
+    if of_labels or measure.of_class is not None or measure.average in ("binary", "micro", "weighted", "min"):
         return None
     actual = counts.sum(-1).double()
     chosen = torch.zeros_like(actual)

@@ -1,5 +1,7 @@
 """Intervals of means over classes against exact bounds of shares, and the effective numbers of simple clusters."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -58,6 +60,10 @@ def test_only_means_of_recalls_have_weights():
         assert recall_weights(measure_of_counts(name, 3), counts).tolist() == [0.5, 0.5, 0]
     for name in ("recall", "iam", "f1", "accuracy", "gmean"):  # macro recall counts the third class as 0
         assert recall_weights(measure_of_counts(name, 3), counts) is None
+    few = replace(measure_of_counts("recall", 3), average="none", over_classes=(1,))
+    assert recall_weights(few, counts).tolist() == [0, 1, 0]
+    labels = replace(measure_of_counts("recall", 2, labels=3), over_classes=(2,))
+    assert recall_weights(labels, torch.ones(3, 2, 2)) is None
     perfect = torch.tensor([[8, 0], [0, 6]])  # the recall of the positive class is no mean
     assert recall_weights(measure_of_counts("recall", 2), perfect) is None
     assert recall_weights(lambda c: imbtorch.balanced_accuracy(c), counts) is None
