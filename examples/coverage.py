@@ -64,6 +64,7 @@ sys.path.append(str(HERE))
 import coverage_alerts as alerts_  # noqa: E402
 import coverage_epochs as epochs_  # noqa: E402
 import coverage_gains as gains_  # noqa: E402
+import coverage_widths as widths_  # noqa: E402
 
 Array = Any  # of NumPy
 Measures = dict[str, Callable[[Tensor], Tensor]]
@@ -1847,6 +1848,10 @@ for _name, _columns, _function, _cells, _sets, _seed in (
 ):
     table(_name, _columns, _cells, _sets, _seed, takes_seed=True)(_function)
 table("alerts", alerts_.COLUMNS, alerts_.CELLS, 400)(alerts_.of_alerts)
+table("class_means", widths_.MEANS_COLUMNS, widths_.MEANS_CELLS, 2000, 1)(widths_.of_means)
+table("class_means_of_100", widths_.MEANS_COLUMNS, widths_.MEANS_OF_100, 300, 1)(widths_.of_means)
+table("rare_precision", widths_.PRECISIONS_COLUMNS, widths_.PRECISIONS, 400)(widths_.of_precisions)
+table("class_pairs", widths_.PAIRS_COLUMNS, widths_.PAIRS_CELLS, 2000, 1)(widths_.of_pairs)
 OF_INTERVALS = {  # settings and values of the three tables of one simulation
     "intervals": "K, totals, measure, method | mean, least, width",
     "intervals_overall": "measure | cells, mean, below 0.93, below 0.85, below 0.75, least",
@@ -1911,8 +1916,10 @@ KINDS_OF_INTERVALS = {  # tables whose columns of coverage are read together
     "value: clusters, few errors": ("clusters_without_errors",),
     "difference of models": ("comparisons", "differing", "alerts"),
     "the same, clusters": ("pairs_of_clusters",),
+    "mean recall of clusters": ("class_means", "class_means_of_100"),
+    "its difference, rows and clusters": ("class_pairs",),
     "AUC, average precision": ("areas",),
-    "their differences": ("paired_scores",),
+    "their differences": ("paired_scores", "rare_precision"),
     "the same, patients": ("paired_patients",),
     "means over seeds of both": ("seeds_of_scores",),
     "threshold: value, gain": ("thresholds", "no_gain"),

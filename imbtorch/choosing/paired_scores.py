@@ -18,6 +18,7 @@ from imbtorch.intervals.draws import chunks, normal_quantile, student_quantile
 from imbtorch.intervals.intervals import Interval, quantiles, warn_of_large_cluster
 from imbtorch.waiting import announced
 
+FEW_POSITIVES = 30  # below which percentiles of average precision are too narrow
 MOST_RESAMPLED = 20_000  # samples up to which average precisions are compared by resamples
 CORRELATED = 2.0  # greatest distance that correlates, as a multiple of the one that the variance explains
 
@@ -37,7 +38,7 @@ def compare_scores(
     if cluster is not None:
         ids = spread("cluster", checked_ids(cluster), target, target)
         interval = compare_clusters(measure, places, positive, sizes, ids, level)
-    elif measure == "auc" or len(target) > MOST_RESAMPLED:
+    elif measure == "auc" or len(target) > MOST_RESAMPLED or int(positive.sum()) < FEW_POSITIVES:
         interval = compare_areas(measure, places, positive, sizes, level)
     else:
         interval = compare_average_precisions(places, positive, sizes, draws, level, generator)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from imbtorch.counting.clusters import BUCKETS
 from imbtorch.counts import Measure
-from imbtorch.intervals.intervals import Interval, of_clusters, values
+from imbtorch.intervals.intervals import OF_MEANS, Interval, of_clusters, values
 
 FEW_BUCKETS = 10  # number of buckets of a class below which its interval says so
 ONE_BUCKET = "cluster bootstrap of fewer than two buckets"
@@ -38,6 +38,7 @@ def resample_buckets(
     method = f"cluster bootstrap of {len(filled)} buckets"
 
     def of_buckets(text: str) -> str:
-        return text.replace("cluster bootstrap", method).replace("clusters holds", "buckets holds")
+        text = text.replace(OF_MEANS, f"Fay-Feuer of {len(filled)} buckets").replace("clusters holds", "buckets holds")
+        return text.replace("cluster bootstrap", method)
 
     return {name: replace(each, method=of_buckets(each.method)) for name, each in found.items()}

@@ -14,6 +14,7 @@ from torch import Tensor
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import check_generator, computed_on_cpu, real_number, whole_number
 from imbtorch.counts import Counts, Margins, Measure, check_choice, checked_function, margins, ratio, reads_margins
+from imbtorch.intervals.class_means import bounds_of_recalls, recall_weights
 from imbtorch.intervals.draws import (
     CountsPosterior,
     Prior,
@@ -38,6 +39,7 @@ TOLD = 0.05  # bias from which texts name it: some 30 samples a class, for IAM
 LARGE = 3  # times the mean size of clusters from which a text names the largest: nearly all misses in heavy tails
 HEAVY = 5  # times the mean from which a warning does: kinds of sizes with less on average covered .86 or more
 LEAST = 0.01  # share of the samples below which no cluster is large, however small the others are
+OF_MEANS = "Fay-Feuer of clusters"  # method of means of recalls over classes
 TOO_NARROW = "too narrow if values fall with cluster size"
 SIMULATED = 200  # test sets from which the bias of an average is estimated
 FASTER = "fewer draws=, measures or classes shorten it (2,000 draws move a bound by some 2% of the width)"
@@ -571,6 +573,11 @@ def of_clusters(
     found = {}
     for name, measure in measures.items():
         drawn, own = resampled[name], by_class[name]
+        if (weight := recall_weights(measure, counts)) is not None:
+            low, high = bounds_of_recalls(clusters.diagonal(dim1=-2, dim2=-1), clusters.sum(-1), weight, level)
+            named = method.replace("cluster bootstrap", OF_MEANS)
+            found[name] = Interval(own.estimate, low, high, level, named, drawn if keep_draws else None)
+            continue
         estimate, (low, high) = own.estimate, quantiles(drawn, level, of_defined=True)
         wider, finite = stretch(measure, clusters, counts, level, event_dims), estimate.isfinite()
         low, high = (torch.where(finite, estimate + wider * (end - estimate), end) for end in (low, high))

@@ -16,6 +16,7 @@ from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Measure, mapped, sums
 from imbtorch.intervals.baselines import always_commonest
 from imbtorch.intervals.buckets import FEW_BUCKETS, resample_buckets
+from imbtorch.intervals.class_means import recall_weights
 from imbtorch.intervals.draws import DRAWS, seeded
 from imbtorch.intervals.intervals import HEAVY, LARGE, TOO_NARROW, Interval, largest_cluster, posterior_of
 from imbtorch.measures.named import PER_CLASS, AtPrevalence, AveragedMeasure, of_name, one_value
@@ -283,12 +284,14 @@ class Readings:
         """Return a text on the intervals of the table: their level and method; empty without intervals."""
         if not self.bounded:
             return ""
-        _, buckets = _counts_of(at, None, None)
+        counts, buckets = _counts_of(at, None, None)
         alone = self._independent(self.bounded, at, buckets)
         if buckets is None or len(alone) == len(self.bounded):
             return f"intervals: {100 * LEVEL:g}% posterior"
         text = f"intervals: {100 * LEVEL:g}% cluster bootstrap of {int(buckets.flatten(1).any(1).sum())} buckets"
         text += ", posterior for single labels" * bool(alone)
+        means = (recall_weights(each, counts) is not None for each in self._at_once(self.bounded, at).values())
+        text += ", Fay-Feuer for means of recalls" * any(means)
         largest = "" if largest_bucket(at, HEAVY) else largest_bucket(at)  # a problem of the result names a heavy one
         return f"{text}; {largest} of the samples, {TOO_NARROW}" if largest else text
 

@@ -4,6 +4,7 @@ from imbtorch.choosing.comparisons import Comparison, compare, compare_groups, p
 from imbtorch.choosing.epochs import ChosenEpoch, select_epoch
 from imbtorch.choosing.gate import Verdict
 from imbtorch.choosing.images import over_images
+from imbtorch.choosing.mean_areas import mean_auc
 from imbtorch.choosing.models import Selection, select_model
 from imbtorch.choosing.planning import samples_needed
 from imbtorch.choosing.runs import Runs, RunsByMeasure, over_runs
@@ -32,6 +33,7 @@ __all__ = [
     "bootstrap",
     "compare",
     "compare_groups",
+    "mean_auc",
     "over_images",
     "over_runs",
     "paired_compare",

@@ -29,7 +29,7 @@ def test_halves_of_clusters_agree_with_loops():
     assert found.corrected == pytest.approx(balanced_accuracy(torch.from_numpy(corrected)).item())
     assert found.stability == pytest.approx(stability)
     assert (found.indistinguishable, found.shortfall) == (alike, pytest.approx(below))
-    assert f"(95% cluster bootstrap of {len({splitmix64(each) >> 58 for each in ids.tolist()})} buckets)" in " ".join(
+    assert f"(95% Fay-Feuer of {len({splitmix64(each) >> 58 for each in ids.tolist()})} buckets)" in " ".join(
         str(found).split()
     )
 

@@ -156,7 +156,7 @@ def test_a_metric_without_clusters_ignores_the_ids_of_a_collection():
     wanted = sklearn.metrics.precision_score(target, preds, average="macro")
     assert collection.compute()["without"].item() == pytest.approx(wanted)
     assert sorted(map(len, collection.compute_groups.values())) == [1, 2]
-    assert members["with"].interval().method.startswith("cluster bootstrap of ")
+    assert members["with"].interval().method.startswith("Fay-Feuer of ")
 
 
 def test_labels_have_buckets_by_default_if_they_can_have_intervals():

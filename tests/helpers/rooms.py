@@ -30,6 +30,7 @@ ROOMS = {
     "deciding.sweep_settings": "",
     "deciding.thresholds": "InfeasibleError Limit PROPORTIONS promised",
     "intervals.baselines": "",
+    "intervals.class_means": "bounds_of_mean bounds_of_recalls class_variances recall_weights shared_worth",
     "intervals.draws": "",
     "intervals.intervals": "HEAVY jackknife largest_cluster posterior_of quantiles",
     "lightning.checkpoint": "TieRule",

@@ -459,11 +459,13 @@ def test_clusters_without_samples_take_no_part():
 
 def test_the_text_names_a_cluster_that_is_large():
     clusters = torch.ones(20, 2, 2, dtype=torch.long)
-    assert bootstrap(balanced_accuracy, clusters, 50, clusters=True).method == "cluster bootstrap"
+    assert bootstrap("iam", clusters, 50, clusters=True).method == "cluster bootstrap"
     clusters[4] = 5  # 20 of 96 samples, 4.2 times the mean
-    found = bootstrap(balanced_accuracy, clusters, 50, clusters=True)
+    found = bootstrap("iam", clusters, 50, clusters=True)
     text = "cluster bootstrap; the largest of 20 clusters holds 21%, too narrow if values fall with cluster size"
     assert found.method == text
+    found = bootstrap(balanced_accuracy, clusters, 50, clusters=True)
+    assert found.method == text.replace("cluster bootstrap", "Fay-Feuer of clusters")
 
 
 def test_a_cluster_of_more_than_five_times_the_mean_is_warned_of():
