@@ -66,14 +66,14 @@ def paired(
             raise ValueError("other, model and id are for sources of columns; without a source pass both predictions")
         source, names = _of_values(roles)
     elif other is None and how.model is None:
-        names = {role: single(source, role, _checked(name)) for role, name in roles.items() if name is not None}
+        names = {role: single(source, role, name) for role, name in roles.items() if name is not None}
         if names["old"] == names["new"]:
             raise ValueError("old and new are the same column; name two, or pass other= or model=")
         check_roles(names.items())
         called = how.new, how.old
     elif other is None:
         named = {**roles, "model": how.model}
-        wanted = {role: single(source, role, _checked(name)) for role, name in named.items() if name is not None}
+        wanted = {role: single(source, role, name) for role, name in named.items() if name is not None}
         if wanted["old"] != wanted["new"]:
             raise ValueError("old and new must name the same column of a long source, whose models are in model=")
         ids = _ids(how, source)
@@ -83,7 +83,7 @@ def paired(
         first, second, called = _split_models(source, wanted.pop("model"), [*wanted.values(), *ids])
         source, names = _joined(first, second, roles, roles["target"], how)
     else:
-        if how.old != how.new and how.new in source.names:
+        if how.old != how.new and str(how.new) in source.names:
             raise ValueError(f"the first source holds both {how.old!r} and {how.new!r}; leave the second one out")
         source, names = _joined(source, other, roles, target, how)
     source.called |= {name: "target of new" if role == "again" else role for role, name in names.items()}
@@ -122,13 +122,6 @@ def _of_values(roles: Mapping[str, Any]) -> tuple[Source, dict[str, str]]:
     """Return columns that the arguments hold."""
     held = {role: values for role, values in roles.items() if values is not None}
     return Arrays(held, called={role: role for role in held}), {role: role for role in held}
-
-
-def _checked(name: Any) -> str:
-    """Return the name of a single column."""
-    if not isinstance(name, str) or "*" in name:
-        raise ValueError(f"a comparison takes names of single columns, without *, got {name!r}")
-    return name
 
 
 def _of_scores(
@@ -284,8 +277,8 @@ def _relation(source: Source, like: Source | None, wanted: Sequence[str], more: 
 
 def _ids(how: Pairing, source: Source) -> list[str]:
     """Return the columns whose values together pair the rows."""
-    names = [how.id] if isinstance(how.id, str) else how.id or []
-    return [single(source, "id", _checked(name)) for name in names]
+    names = how.id if isinstance(how.id, (list, tuple)) else [how.id]
+    return [single(source, "id", name) for name in names if name is not None]
 
 
 def _is_id(name: str) -> bool:
@@ -298,10 +291,10 @@ def _joined(
 ) -> tuple[Source, dict[str, str]]:
     """Return one source with the paired rows of two, and its columns by role."""
     own = [role for role in ("target", "old", "cluster") if roles[role] is not None]
-    first = {role: single(old, role, _checked(roles[role])) for role in own}
-    second = {"new": single(new, "new", _checked(roles["new"]))}
-    if of_new in new.names or how.id is None:
-        second["again"] = single(new, "target", _checked(of_new))
+    first = {role: single(old, role, roles[role]) for role in own}
+    second = {"new": single(new, "new", roles["new"])}
+    if str(of_new) in new.names or how.id is None:
+        second["again"] = single(new, "target", of_new)
     if how.id is None:
         keys = [] if how.by_row else [name for name in old.names if _is_id(name) and name in new.names]
     else:
