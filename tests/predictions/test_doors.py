@@ -240,9 +240,11 @@ MORE = ("group", "cluster", "weight", "frequency")
 BY_CLASS = {"0": "p_0", "1": "p_1"}
 
 
-def rows_of_pool(case, name):
+def rows_of_pool(case, given):
     """Return how many plain rows are predicted as each class, by its name in the input."""
-    return dict(zip(case.input.classes, np.bincount(getattr(Truth(case.input), name)).tolist(), strict=True))
+    right = Truth(case.input)
+    preds = right.pred if given is classes_of else right.flagged
+    return dict(zip(case.input.classes, np.bincount(preds).tolist(), strict=True))
 
 
 def numbers_of(result):
@@ -251,16 +253,21 @@ def numbers_of(result):
     return [*result.counts.double().flatten().tolist(), *sorted(groups)]
 
 
-def report_of_classes(case):
-    return numbers_of(case.data().report(case.column("preds", "pred"), **case.input.scoring))
-
-
-def report_of_scores(case):
-    return numbers_of(case.data().report(scores=case.column("scores", "score"), **at_threshold(case)))
-
-
 def at_threshold(case):
     return {"threshold": 0.5} | case.scoring("threshold", "logits")
+
+
+def classes_of(case):
+    """Return the arguments of predicted classes."""
+    return {"preds": case.column("preds", "pred"), **case.input.scoring}
+
+
+def scores_of(case):
+    return {"scores": case.column("scores", "score"), **at_threshold(case)}
+
+
+def report(case, given):
+    return numbers_of(case.data().report(**given(case)))
 
 
 def thresholds(case):
@@ -308,22 +315,12 @@ def comparison_with_new_scores(case):
     return difference(case.data(source=case.partner), scores, scores, other=case.data(), **more)
 
 
-def plan_for_classes(case):
-    return list(case.data().label_plan(case.column("preds", "pred"), labels=6, **case.input.scoring).pool)
+def plan(case, given):
+    return list(case.data().label_plan(labels=6, **given(case)).pool)
 
 
-def plan_for_scores(case):
-    return list(case.data().label_plan(scores=case.column("scores", "score"), labels=6, **at_threshold(case)).pool)
-
-
-def estimate_of_classes(case):
-    more = {"plan": rows_of_pool(case, "pred"), "measures": ["f1"], **case.input.scoring}
-    return [float(case.data("part").estimate(case.column("preds", "pred"), **more)["f1"])]
-
-
-def estimate_of_scores(case):
-    more = {"plan": rows_of_pool(case, "flagged"), "measures": ["f1"], **at_threshold(case)}
-    return [float(case.data("part").estimate(scores=case.column("scores", "score"), **more)["f1"])]
+def estimate(case, given):
+    return [float(case.data("part").estimate(plan=rows_of_pool(case, given), measures=["f1"], **given(case))["f1"])]
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -354,14 +351,11 @@ def flags(case, *roles, target="truth"):
     return words
 
 
-def scored(case, *words):
-    """Return the words for scores, and those for classes without any."""
-    threshold = ["--threshold", at_threshold(case)["threshold"]]
-    return [*words, *threshold, *(["--logits"] if "logits" in case.input.scoring else [])]
-
-
-def beside_classes(case):
-    return [word for name, value in case.input.scoring.items() for word in (f"--{name}", value)]
+def words_of(given):
+    """Return arguments as the words of a command."""
+    return [
+        word for name, value in given.items() for word in ([f"--{name}"] if value is True else [f"--{name}", value])
+    ]
 
 
 def written(case):
@@ -378,14 +372,8 @@ def json_of(case, *words):
     return imbtorch.open_result(path)
 
 
-def command_report_of_classes(case):
-    words = *flags(case, *MORE), "--preds", case.column("preds", "pred"), *beside_classes(case)
-    return numbers_of(json_of(case, "report", *words))
-
-
-def command_report_of_scores(case):
-    words = scored(case, *flags(case, *MORE), "--scores", case.column("scores", "score"))
-    return numbers_of(json_of(case, "report", *words))
+def command_report(case, given):
+    return numbers_of(json_of(case, "report", *flags(case, *MORE), *words_of(given(case))))
 
 
 def command_thresholds(case):
@@ -414,33 +402,17 @@ def command_comparison_with_new_classes(case):
     return command_compare(case, case.partner, case.source, "--preds", case.column("preds", "pred"), *more)
 
 
-def label(case, *words):
+def command_label(case, given):
     """Return the pool of the plan that the command writes."""
     path = written(case)
-    run("label", *flags(case, target=None), *words, "--labels", 6, "--out", path)
+    run("label", *flags(case, target=None), *words_of(given(case)), "--labels", 6, "--out", path)
     return json.loads(path.with_suffix(".plan.json").read_text(encoding="utf-8"))["pool"]
 
 
-def command_label_of_classes(case):
-    return label(case, "--preds", case.column("preds", "pred"), *beside_classes(case))
-
-
-def command_label_of_scores(case):
-    return label(case, *scored(case, "--scores", case.column("scores", "score")))
-
-
-def command_estimate(case, name, *words):
-    plan = ",".join(f"{label}={size}" for label, size in rows_of_pool(case, name).items())
-    words = *flags(case, *MORE, target="part"), "--plan", plan, "--measures", "f1", *words
+def command_estimate(case, given):
+    sizes = ",".join(f"{label}={size}" for label, size in rows_of_pool(case, given).items())
+    words = *flags(case, target="part"), "--plan", sizes, "--measures", "f1", *words_of(given(case))
     return [float(json_of(case, "estimate", *words)["f1"])]
-
-
-def command_estimate_of_classes(case):
-    return command_estimate(case, "pred", "--preds", case.column("preds", "pred"), *beside_classes(case))
-
-
-def command_estimate_of_scores(case):
-    return command_estimate(case, "flagged", *scored(case, "--scores", case.column("scores", "score")))
 
 
 # --- right values -----------------------------------------------------------------------------------------------------
@@ -517,7 +489,6 @@ SCORED_REPORTS = ("report of scores", "imbtorch report of scores")
 COMPARED = ("comparison of classes", "imbtorch compare of classes")
 COMPARED_SCORES = ("comparison of scores", "imbtorch compare of scores")
 NEW_CLASSES, NEW_SCORES = "comparison with new classes", "comparison with new scores"
-SLOW_COMMANDS = ("imbtorch thresholds", "imbtorch compare of two files")  # they take 100 ms, so some inputs do
 PLANS, SCORED_PLANS = ("plan for classes", "imbtorch label of classes"), ("plan for scores", "imbtorch label of scores")
 ESTIMATES = ("estimate of classes", "imbtorch estimate of classes")
 SCORED_ESTIMATES = ("estimate of scores", "imbtorch estimate of scores")
@@ -526,8 +497,11 @@ OF_SCORES = (*SCORED_REPORTS, "thresholds", "adjustments", *COMPARED_SCORES)
 OF_TARGETS = (*OF_CLASSES, *OF_SCORES)
 POOLS, SCORED_POOLS = (*PLANS, *ESTIMATES), (*SCORED_PLANS, *SCORED_ESTIMATES)
 TWO_SOURCES = (NEW_CLASSES, NEW_SCORES, "imbtorch compare of two files")
-CLUSTERED = OF_TARGETS
-WEIGHTED = (*REPORTS, *SCORED_REPORTS, "thresholds")
+LABELS = ("imbtorch label of classes", "imbtorch label of scores")
+ALL_ESTIMATES, SCORED = (*ESTIMATES, *SCORED_ESTIMATES), (*OF_SCORES, *SCORED_POOLS)
+IN_PYTHON = ("plan for classes", "estimate of classes", "estimate of scores")  # commands have no such option
+REPORTED = (*REPORTS, *SCORED_REPORTS)
+WEIGHTED = (*REPORTED, "thresholds")
 COUNTED = (*WEIGHTED, "adjustments")
 
 
@@ -538,39 +512,42 @@ def pair(doors, call, command, right, meets=EVERY, words=None, within=1e-6):
     return {door: Door(call, right, words, 1e-6, meets, of_command), of_command: Door(command, right, words, within)}
 
 
-def gain(preds):
+def both(classes, scores, call, command, right, meets=EVERY):
+    """Return the doors of predicted classes and of scores."""
+    found = {}
+    for doors, given, name in ((classes, classes_of, "pred"), (scores, scores_of, "flagged")):
+        own = [functools.partial(each, given=given) for each in (call, command)]
+        found |= pair(doors, *own, lambda t, name=name: right(t, getattr(t, name)), meets)
+    return found
+
+
+def gain(old, new):
     """Return the function that gives the new model's accuracy less the old one's."""
-    old, new = preds
     return lambda t: [t.accuracy(getattr(t, new)) - t.accuracy(getattr(t, old))]
 
 
 IN_MEMORY, LAZY, FILE = ("pandas",), ("Polars, lazy",), ("CSV",)
 DOORS = {
-    **pair(REPORTS, report_of_classes, command_report_of_classes, lambda t: t.counts(t.pred)),
-    **pair(SCORED_REPORTS, report_of_scores, command_report_of_scores, lambda t: t.counts(t.flagged)),
+    **both(REPORTS, SCORED_REPORTS, report, command_report, Truth.counts),
     "report at a point": Door(report_at_a_point, lambda t: [len(t.label), 0, 0, 0, 0], meets=IN_MEMORY),
     "thresholds": Door(thresholds, Truth.at_threshold, meets=(*IN_MEMORY, *FILE)),
     "imbtorch thresholds": Door(command_thresholds, Truth.at_threshold),
     "adjustments": Door(adjustments, Truth.balanced_accuracy, meets=IN_MEMORY),
-    **pair(COMPARED, comparison_of_classes, command_comparison_of_classes, gain(("pred", "new")), LAZY, OLD, 6e-4),
+    **pair(COMPARED, comparison_of_classes, command_comparison_of_classes, gain("pred", "new"), LAZY, OLD, 6e-4),
     **pair(
         COMPARED_SCORES,
         comparison_of_scores,
         command_comparison_of_scores,
-        gain(("flagged", "flagged_by_other")),
+        gain("flagged", "flagged_by_other"),
         IN_MEMORY,
         OLD,
         6e-4,
     ),
-    NEW_CLASSES: Door(comparison_with_new_classes, gain(("new", "pred")), OF_NEW),
-    "imbtorch compare of two files": Door(command_comparison_with_new_classes, gain(("new", "pred")), OF_NEW, 6e-4),
-    NEW_SCORES: Door(comparison_with_new_scores, gain(("flagged_by_other", "flagged")), OF_NEW),
-    **pair(PLANS, plan_for_classes, command_label_of_classes, lambda t: np.bincount(t.pred), LAZY),
-    **pair(SCORED_PLANS, plan_for_scores, command_label_of_scores, lambda t: np.bincount(t.flagged), LAZY),
-    **pair(ESTIMATES, estimate_of_classes, command_estimate_of_classes, lambda t: t.f1_of_pool(t.pred), IN_MEMORY),
-    **pair(
-        SCORED_ESTIMATES, estimate_of_scores, command_estimate_of_scores, lambda t: t.f1_of_pool(t.flagged), IN_MEMORY
-    ),
+    NEW_CLASSES: Door(comparison_with_new_classes, gain("new", "pred"), OF_NEW),
+    "imbtorch compare of two files": Door(command_comparison_with_new_classes, gain("new", "pred"), OF_NEW, 6e-4),
+    NEW_SCORES: Door(comparison_with_new_scores, gain("flagged_by_other", "flagged"), OF_NEW),
+    **both(PLANS, SCORED_PLANS, plan, command_label, lambda _, preds: np.bincount(preds), LAZY),
+    **both(ESTIMATES, SCORED_ESTIMATES, estimate, command_estimate, Truth.f1_of_pool, IN_MEMORY),
 }
 COMMANDS = tuple(name for name in DOORS if name.startswith("imbtorch"))
 
@@ -617,6 +594,8 @@ def to(doors, expected):
 
 DROP = r"missing='drop'|--missing drop"
 SOME_REMEDY = r"[;,] \w+"  # a clause behind the fault
+NO_ID = "give each sample an id|leave"
+DROPPED, SITE = {"missing": "drop"}, {"group": "site"}
 LABELLED = ["ok", "fraud"]
 
 
@@ -637,7 +616,8 @@ def text_input(expected, columns=None, **more):
 
 
 def put_text(value, *names, row=ROW):
-    return {name: [value if at == row else each for at, each in enumerate(texts()[name])] for name in names}
+    held = {**ROWS, **texts()}
+    return {name: [value if at == row else each for at, each in enumerate(held[name])] for name in names}
 
 
 DAYS = {"day": [date(2024, 1, 1) + timedelta(at // 4) for at in range(SIZE)]}
@@ -648,7 +628,8 @@ LOG_ODDS = {name: [math.log(value / (1 - value)) for value in ROWS[name]] for na
 OUTSIDE = next(at for at, value in enumerate(LOG_ODDS["score"]) if not 0 <= value <= 1)
 PERCENT = next(at for at, value in enumerate(ROWS["score"]) if 100 * value > 1)
 NUMBERED = {name: at for at, name in enumerate(ROWS)}
-DICTIONARIES = ("pandas", "pandas, Arrow types", "Polars", "Polars, lazy", "PyArrow", "DuckDB", "Parquet")
+PLACES = {name: str(at) for name, at in NUMBERED.items()}
+TYPED = ("pandas", "pandas, Arrow types", "Polars", "Polars, lazy", "PyArrow", "DuckDB", "Parquet")
 TWICE = ("pandas", "pandas, Arrow types", "PyArrow", "CSV", "CSV, gz", "folder")
 ORDERS = {"label_order": [at // 2 + 1 if at % 2 else None for at in range(SIZE)]}
 
@@ -657,6 +638,8 @@ def missing(role, row=ROW, remedy=DROP):
     return Refused(ValueError, (role,), remedy, row)
 
 
+MISSING_CLASS = to(OF_CLASSES, missing("preds")) | to(POOLS, missing("preds", remedy=SOME_REMEDY))
+MISSING_SCORE = to(OF_SCORES, missing("scores")) | to(SCORED_POOLS, missing("scores", remedy=SOME_REMEDY))
 INPUTS: dict[str, Input] = {
     "plain rows": Input(to(DOORS, Right()), sources=EVERY, everywhere=True),
     "texts": text_input(to(DOORS, Right())),
@@ -668,44 +651,28 @@ INPUTS: dict[str, Input] = {
         sources=EVERY,
     ),
     "a missing target, dropped": Input(
-        to((*OF_TARGETS, NEW_CLASSES, NEW_SCORES), Right((ROW,))), put(None, "truth"), options={"missing": "drop"}
+        to((*OF_TARGETS, NEW_CLASSES, NEW_SCORES), Right((ROW,))), put(None, "truth"), options=DROPPED
     ),
     "a missing prediction": Input(
-        to((*OF_CLASSES, NEW_CLASSES), missing("preds")) | to(POOLS, missing("preds", remedy=SOME_REMEDY)),
-        put(None, "pred"),
-        sources=EVERY,
+        MISSING_CLASS | to([NEW_CLASSES], missing("preds")), put(None, "pred"), sources=EVERY
     ),
     "a missing prediction, dropped": Input(
-        to(OF_CLASSES, Right((ROW,))), put(None, "pred"), options={"missing": "drop"}, sources=FIVE
+        to(OF_CLASSES, Right((ROW,))), put(None, "pred"), options=DROPPED, sources=FIVE
     ),
     "a missing prediction of the new model": Input(to(COMPARED, missing("new")), put(None, "new")),
     "a missing score": Input(
-        to((*OF_SCORES, NEW_SCORES, "imbtorch thresholds"), missing("scores"))
-        | to(SCORED_POOLS, missing("scores", remedy=SOME_REMEDY)),
-        put_score(None),
-        sources=EVERY,
+        MISSING_SCORE | to([NEW_SCORES, "imbtorch thresholds"], missing("scores")), put_score(None), sources=EVERY
     ),
     "a missing score, dropped": Input(
-        to((*OF_SCORES, "report at a point"), Right((ROW,))), put_score(None), options={"missing": "drop"}, sources=FIVE
+        to((*OF_SCORES, "report at a point"), Right((ROW,))), put_score(None), options=DROPPED, sources=FIVE
     ),
-    "a score of NaN": Input(
-        to(OF_SCORES, missing("scores")) | to(SCORED_POOLS, missing("scores", remedy=SOME_REMEDY)),
-        put_score(math.nan),
-        sources=FIVE,
-    ),
-    "a score of NaN, dropped": Input(to(OF_SCORES, Right((ROW,))), put_score(math.nan), options={"missing": "drop"}),
+    "a score of NaN": Input(MISSING_SCORE, put_score(math.nan), sources=FIVE),
+    "a score of NaN, dropped": Input(to(OF_SCORES, Right((ROW,))), put_score(math.nan), options=DROPPED),
     "a missing score of the new model": Input(to(COMPARED_SCORES, missing("other")), put(None, "other")),
-    "a missing group": Input(
-        to((*REPORTS, *SCORED_REPORTS), missing("group")), put(None, "site"), roles={"group": "site"}, sources=FIVE
-    ),
-    "a missing group, dropped": Input(
-        to((*REPORTS, *SCORED_REPORTS), Right((ROW,))),
-        put(None, "site"),
-        roles={"group": "site"},
-        options={"missing": "drop"},
-    ),
+    "a missing group": Input(to(REPORTED, missing("group")), put(None, "site"), roles=SITE, sources=FIVE),
+    "a missing group, dropped": Input(to(REPORTED, Right((ROW,))), put(None, "site"), roles=SITE, options=DROPPED),
     "a missing cluster": Input(
-        to(CLUSTERED, missing("cluster", remedy="give each sample an id|leave")),
+        to(OF_TARGETS, missing("cluster", remedy=NO_ID)),
         put(None, "patient"),
         roles={"cluster": "patient"},
         sources=FIVE,
@@ -716,57 +683,33 @@ INPUTS: dict[str, Input] = {
     "a missing frequency": Input(
         to(COUNTED, missing("frequency", remedy="leave")), put(None, "n"), roles={"frequency": "n"}
     ),
-    "a null in a dictionary of predictions": text_input(
-        to(OF_CLASSES, missing("preds")) | to(POOLS, missing("preds", remedy=SOME_REMEDY)),
-        put_text(None, "pred"),
-        sheet={"dictionary": ("pred",)},
-        sources=DICTIONARIES,
-    ),
-    "a null in a dictionary of predictions, dropped": text_input(
+    **{
+        f"a null in a dictionary of {name}": text_input(
+            expected, put_text(None, name), options=options, roles=roles, sheet={"dictionary": (name,)}, sources=TYPED
+        )
+        for name, expected, roles, options in (
+            ("pred", MISSING_CLASS, {}, {}),
+            ("truth", to((*OF_CLASSES, "report of scores", "thresholds"), missing("target")), {}, {}),
+            ("site", to(REPORTED, missing("group")), SITE, {}),
+            ("patient", to(OF_CLASSES, missing("cluster", remedy=NO_ID)), {"cluster": "patient"}, {}),
+        )
+    },
+    "a null in a dictionary, dropped": text_input(
         to(OF_CLASSES, Right((ROW,))),
         put_text(None, "pred"),
-        options={"missing": "drop"},
+        options=DROPPED,
         sheet={"dictionary": ("pred",)},
-        sources=DICTIONARIES,
-    ),
-    "a null in a dictionary of targets": text_input(
-        to((*REPORTS, *COMPARED, "report of scores", "thresholds"), missing("target")),
-        put_text(None, "truth"),
-        sheet={"dictionary": ("truth",)},
-        sources=DICTIONARIES,
-    ),
-    "a null in a dictionary of groups": Input(
-        to((*REPORTS, *SCORED_REPORTS), missing("group")),
-        put(None, "site"),
-        roles={"group": "site"},
-        sheet={"dictionary": ("site",)},
-        sources=DICTIONARIES,
-    ),
-    "a null in a dictionary of clusters": Input(
-        to((*REPORTS, *COMPARED), missing("cluster", remedy="give each sample an id|leave")),
-        put(None, "site"),
-        roles={"cluster": "site"},
-        sheet={"dictionary": ("site",)},
-        sources=DICTIONARIES,
+        sources=TYPED,
     ),
     # scores that are none
     "percentages": Input(
-        to((*OF_SCORES, *SCORED_POOLS), Refused(ValueError, ("scores",), r"divided? by 100", PERCENT)),
+        to(SCORED, Refused(ValueError, ("scores",), r"divided? by 100", PERCENT)),
         each(lambda value: 100 * value, *PROBABILITIES, "p_0"),
     ),
-    "a score above 1": Input(
-        to((*OF_SCORES, *SCORED_POOLS), Refused(ValueError, ("scores",), SOME_REMEDY, ROW)), put_score(1.5)
-    ),
-    "a score below 0": Input(
-        to(
-            ("report of scores", "comparison of scores", "plan for scores", "estimate of scores"),
-            Refused(ValueError, ("scores",), SOME_REMEDY, ROW),
-        ),
-        put_score(-0.25),
-    ),
+    "a score above 1": Input(to(SCORED, Refused(ValueError, ("scores",), SOME_REMEDY, ROW)), put_score(1.5)),
+    "a score below 0": Input(to(SCORED, Refused(ValueError, ("scores",), SOME_REMEDY, ROW)), put_score(-0.25)),
     "logits in place of probabilities": Input(
-        to((*OF_SCORES, *SCORED_POOLS), Refused(ValueError, ("scores",), "logits|sigmoid", OUTSIDE)),
-        LOG_ODDS,
+        to(SCORED, Refused(ValueError, ("scores",), "logits|sigmoid", OUTSIDE)), LOG_ODDS
     ),
     "logits": Input(
         to((*SCORED_REPORTS, "thresholds", "adjustments", "report at a point", *SCORED_POOLS), Right()),
@@ -775,24 +718,21 @@ INPUTS: dict[str, Input] = {
         sources=FIVE,
     ),
     "a word among scores": Input(
-        to((*OF_SCORES, *SCORED_POOLS), Refused(TypeError, ("scores", "'high'"), "number", ROW)),
+        to(SCORED, Refused(TypeError, ("scores", "'high'"), "number", ROW)),
         each(str, *PROBABILITIES, "p_0") | {name: [*map(str, values)] for name, values in put_score("high").items()},
         sources=("lists", "CSV"),
     ),
     "a percent sign among scores": Input(
-        to((*OF_SCORES, *SCORED_POOLS), Refused(TypeError, ("scores",), "divide by 100", ROW)),
+        to(SCORED, Refused(TypeError, ("scores",), "divide by 100", ROW)),
         each(str, *PROBABILITIES, "p_0") | {name: [*map(str, values)] for name, values in put_score("81%").items()},
         sources=("lists", "CSV"),
     ),
     "float32 scores at the threshold": Input(
-        to(
-            (*SCORED_REPORTS, *COMPARED_SCORES, NEW_SCORES, "report at a point", *SCORED_POOLS),
-            Right(),
-        ),
+        to((*SCORED_REPORTS, *COMPARED_SCORES, NEW_SCORES, "report at a point", *SCORED_POOLS), Right()),
         FLOAT32,
         FLOAT32,
         scoring={"threshold": 0.3},
-        sheet={"types": {"score": "float32", "other": "float32"}},
+        sheet={"types": dict.fromkeys(FLOAT32, "float32")},
         sources=("NumPy", "torch", "Parquet", "CSV"),
     ),
     "float32 scores at the threshold, one missing": Input(
@@ -800,8 +740,8 @@ INPUTS: dict[str, Input] = {
         FLOAT32 | {"score": [None if at == ROW else value for at, value in enumerate(FLOAT32["score"])]},
         FLOAT32,
         scoring={"threshold": 0.3},
-        options={"missing": "drop"},
-        sheet={"types": {"score": "float32", "other": "float32"}},
+        options=DROPPED,
+        sheet={"types": dict.fromkeys(FLOAT32, "float32")},
         sources=EVERY,
     ),
     # weights and frequencies that are none
@@ -817,69 +757,51 @@ INPUTS: dict[str, Input] = {
         roles={"frequency": "n"},
     ),
     # one column in two roles that fit each other
-    "a weight that is the group": Input(
-        to((*REPORTS, *SCORED_REPORTS), Right()), roles={"weight": "n", "group": "n"}, sources=EVERY
-    ),
-    "a frequency that is the group": Input(
-        to((*REPORTS, *SCORED_REPORTS), Right()), roles={"frequency": "n", "group": "n"}, sources=FIVE
-    ),
+    "a weight that is the group": Input(to(REPORTED, Right()), roles={"weight": "n", "group": "n"}, sources=EVERY),
+    "a frequency that is the group": Input(to(REPORTED, Right()), roles={"frequency": "n", "group": "n"}, sources=FIVE),
     "a weight that is the cluster": Input(
         to(WEIGHTED, Refused(ValueError, ("clusters?", "weight(ed)?"), "leave one of them out")),
         roles={"weight": "n", "cluster": "n"},
     ),
     "a frequency that is the cluster": Input(to(COUNTED, Right()), roles={"frequency": "n", "cluster": "n"}),
-    "a group that is the cluster": Input(
-        to((*REPORTS, *SCORED_REPORTS), Right()), roles={"group": "site", "cluster": "site"}
-    ),
-    "the target as the group": Input(to((*REPORTS, *SCORED_REPORTS), Right()), roles={"group": "truth"}),
-    "an id that is the cluster": Input(to(TWO_SOURCES, Right()), roles={"id": "id", "cluster": "id"}, sources=THREE),
+    "a group that is the cluster": Input(to(REPORTED, Right()), roles={"group": "site", "cluster": "site"}),
+    "the target as the group": Input(to(REPORTED, Right()), roles={"group": "truth"}),
+    "an id that is the cluster": Input(to(TWO_SOURCES, Right()), roles={"id": "id", "cluster": "id"}),
     # ... and that do not
     **{
         f"one column as {one} and {two}": Input(
-            to(doors, Refused(ValueError, (one, two), "name|pass|choose|take|leave")),
-            roles={one: name, two: name, **more},
-            sources=THREE,
+            to(doors, Refused(ValueError, (one, two), "name|pass|choose|take|leave")), roles={one: name, two: name}
         )
-        for one, two, name, doors, more in (
-            ("target", "preds", "truth", (*OF_CLASSES, NEW_CLASSES), {}),
-            ("target", "preds", "part", ESTIMATES, {}),
-            ("target", "scores", "truth", (*SCORED_REPORTS, "thresholds", *COMPARED_SCORES), {}),
-            ("target", "scores", "part", SCORED_ESTIMATES, {}),
-            ("target", "new", "truth", COMPARED, {}),
-            ("preds", "new", "pred", COMPARED, {}),
-            ("scores", "other", "score", COMPARED_SCORES, {}),
-            ("preds", "group", "pred", REPORTS, {}),
-            ("preds", "cluster", "pred", (*REPORTS, *COMPARED), {}),
-            ("preds", "weight", "pred", REPORTS, {}),
-            ("preds", "frequency", "pred", REPORTS, {}),
-            ("scores", "group", "score", SCORED_REPORTS, {}),
-            ("scores", "cluster", "score", (*SCORED_REPORTS, "thresholds", *COMPARED_SCORES), {}),
-            ("scores", "weight", "score", (*SCORED_REPORTS, "thresholds"), {}),
-            ("target", "weight", "truth", WEIGHTED, {}),
-            ("target", "frequency", "truth", COUNTED, {}),
-            ("target", "cluster", "truth", CLUSTERED, {}),
+        for one, two, name, doors in (
+            ("target", "preds", "truth", (*OF_CLASSES, NEW_CLASSES)),
+            ("target", "preds", "part", ESTIMATES),
+            ("target", "scores", "truth", (*SCORED_REPORTS, "thresholds", *COMPARED_SCORES)),
+            ("target", "scores", "part", SCORED_ESTIMATES),
+            ("target", "new", "truth", COMPARED),
+            ("preds", "new", "pred", COMPARED),
+            ("scores", "other", "score", COMPARED_SCORES),
+            ("preds", "group", "pred", REPORTS),
+            ("preds", "cluster", "pred", OF_CLASSES),
+            ("preds", "weight", "pred", REPORTS),
+            ("preds", "frequency", "pred", REPORTS),
+            ("scores", "group", "score", SCORED_REPORTS),
+            ("scores", "cluster", "score", (*SCORED_REPORTS, "thresholds", *COMPARED_SCORES)),
+            ("scores", "weight", "score", (*SCORED_REPORTS, "thresholds")),
+            ("target", "weight", "truth", WEIGHTED),
+            ("target", "frequency", "truth", COUNTED),
+            ("target", "cluster", "truth", OF_TARGETS),
         )
     },
     # names
     "a name twice": Input(
-        to((*REPORTS, *COMPARED, *POOLS), Refused(ValueError, ("'pred'",), "rename")),
+        to((*OF_CLASSES, *POOLS), Refused(ValueError, ("'pred'",), "rename")),
         sheet={"twice": "pred"},
         sources=TWICE,
         everywhere=True,
     ),
     "a name twice that nobody named": Input(
-        to(
-            (
-                "report of classes",
-                "thresholds",
-                "comparison of classes",
-                "plan for classes",
-                "estimate of classes",
-                *TWO_SOURCES,
-            ),
-            Right(),
-        )
-        | to(("imbtorch label of classes", "imbtorch label of scores"), Refused(ValueError, ("'x'",), "rename")),
+        to(("thresholds", *OF_CLASSES, "plan for classes", *ESTIMATES, *TWO_SOURCES), Right())
+        | to(LABELS, Refused(ValueError, ("'x'",), "rename")),
         sheet={"twice": "x"},
         sources=("pandas", "PyArrow", "CSV"),
     ),
@@ -888,20 +810,15 @@ INPUTS: dict[str, Input] = {
     ),
     "integer names as texts": Input(
         to(("report of classes", "adjustments", "comparison of classes", "plan for classes"), Right()),
-        names={name: str(at) for name, at in NUMBERED.items()},
+        names=PLACES,
         sources=("mapping", "pandas", "pandas, Arrow types"),
     ),
     "no head": Input(
-        to(DOORS, Right()),
-        names={name: str(at) for name, at in NUMBERED.items()},
-        options={"head": False},
-        sheet={"head": False},
-        sources=("CSV",),
+        to(DOORS, Right()), names=PLACES, options={"head": False}, sheet={"head": False}, sources=("CSV",)
     ),
     "a name that there is not": Input(
-        to((*REPORTS, *COMPARED, *PLANS, *ESTIMATES), Refused(ValueError, ("preds", "'predd'"), "'pred'")),
+        to((*OF_CLASSES, *PLANS, *ESTIMATES), Refused(ValueError, ("preds", "'predd'"), "'pred'")),
         roles={"preds": "predd"},
-        sources=THREE,
     ),
     "a name of scores that there is not": Input(
         to(
@@ -909,13 +826,12 @@ INPUTS: dict[str, Input] = {
             Refused(ValueError, ("scores", "'scor'"), "'score'"),
         ),
         roles={"scores": "scor"},
-        sources=THREE,
     ),
     # dates as ids
     "days as clusters": Input(
         to((*REPORTS, "thresholds", *COMPARED), Right()), DAYS, DAYS, roles={"cluster": "day"}, sources=FIVE
     ),
-    "days as groups": Input(to((*REPORTS, *SCORED_REPORTS), Right()), DAYS, DAYS, roles={"group": "day"}, sources=FIVE),
+    "days as groups": Input(to(REPORTED, Right()), DAYS, DAYS, roles={"group": "day"}, sources=FIVE),
     "days as ids": Input(
         to(TWO_SOURCES, Right()),
         {"day": [date(2024, 1, 1) + timedelta(at) for at in range(SIZE)]},
@@ -925,7 +841,7 @@ INPUTS: dict[str, Input] = {
     # labels that a plan drew
     "a column label_order": Input(
         to(
-            (*OF_TARGETS, *TWO_SOURCES, "imbtorch thresholds", "imbtorch label of classes", "imbtorch label of scores"),
+            (*OF_TARGETS, *TWO_SOURCES, "imbtorch thresholds", *LABELS),
             Refused(ValueError, ("label_order",), "plan|estimate|rename"),
         ),
         ORDERS,
@@ -935,8 +851,7 @@ INPUTS: dict[str, Input] = {
         to(OF_TARGETS, Refused(ValueError, ("label_order",), "plan|estimate")),
         ORDERS,
         roles={"target": "part"},
-        options={"missing": "drop"},
-        sources=THREE,
+        options=DROPPED,
     ),
     # other sizes
     **{
@@ -948,11 +863,11 @@ INPUTS: dict[str, Input] = {
         )
         for role, name, doors in (
             ("target", "truth", OF_TARGETS),
-            ("target", "part", (*ESTIMATES, *SCORED_ESTIMATES)),
+            ("target", "part", ALL_ESTIMATES),
             ("preds", "pred", (*OF_CLASSES, *ESTIMATES)),
             ("scores", "score", (*SCORED_REPORTS, "thresholds", *COMPARED_SCORES, *SCORED_ESTIMATES)),
             ("new", "new", COMPARED),
-            ("group", "site", (*REPORTS, *SCORED_REPORTS)),
+            ("group", "site", REPORTED),
             ("cluster", "patient", OF_TARGETS),
             ("weight", "w", WEIGHTED),
             ("frequency", "n", COUNTED),
@@ -961,7 +876,6 @@ INPUTS: dict[str, Input] = {
     "fewer rows of the new model": Input(
         to(TWO_SOURCES, Refused(ValueError, ("old", "new", str(SIZE), str(SIZE - 1)), "same samples")),
         {name: values[:-1] for name, values in ROWS.items()},
-        sources=THREE,
     ),
     "an empty source": Input(
         to(DOORS, Refused(ValueError, ("empty|no rows|no class|at least one row|(got|new) 0",), "")),
@@ -976,11 +890,11 @@ INPUTS: dict[str, Input] = {
         sources=FIVE,
     ),
     "a space behind a target": text_input(
-        to((*OF_TARGETS, *ESTIMATES, *SCORED_ESTIMATES), Refused(ValueError, ("fraud ['\",]",), SOME_REMEDY)),
+        to((*OF_TARGETS, *ALL_ESTIMATES), Refused(ValueError, ("fraud ['\",]",), SOME_REMEDY)),
         put_text("fraud ", "truth", "part"),
     ),
     "whole numbers written in several ways": Input(
-        to((*OF_CLASSES, *POOLS, "report of scores", "thresholds"), Right()),
+        to((*OF_CLASSES, *POOLS, *SCORED_REPORTS, "thresholds"), Right()),
         {
             name: [
                 None if value is None else (f"{value}", f"{value}.0", f"{value}e0", f" {value}")[at % 4]
@@ -1007,9 +921,7 @@ INPUTS: dict[str, Input] = {
     "predictions that are booleans": Input(
         to((*OF_CLASSES, *POOLS), Right()), each(bool, "pred"), classes=("False", "True")
     ),
-    "a word for no value among predictions": text_input(
-        to(OF_CLASSES, missing("preds")) | to(POOLS, missing("preds", remedy=SOME_REMEDY)), put_text("NA", "pred")
-    ),
+    "a word for no value among predictions": text_input(MISSING_CLASS, put_text("NA", "pred")),
     "predictions of another type than targets": Input(
         to(OF_CLASSES, Refused((TypeError, ValueError), ("preds",), SOME_REMEDY))  # CSV has no types
         | to(ESTIMATES, Refused((TypeError, ValueError), ("preds|yes",), SOME_REMEDY)),
@@ -1024,7 +936,7 @@ INPUTS: dict[str, Input] = {
     ),
     "a third class among targets": Input(
         to(
-            (*OF_SCORES, *ESTIMATES, *SCORED_ESTIMATES),
+            (*OF_SCORES, *ALL_ESTIMATES),
             Refused(ValueError, ("2",), "positive|column for|two classes|each class|class.names"),
         ),
         put(2, "truth", "part"),
@@ -1038,22 +950,17 @@ INPUTS: dict[str, Input] = {
         put(2, "truth", "part", "pred"),
         options={"positive": 1},
     ),
-    "three classes": Input(
-        to((*REPORTS, *COMPARED), Right()), put(2, "truth", "pred", "new"), put(2, "truth", "pred", "new")
-    ),
+    "three classes": Input(to(OF_CLASSES, Right()), put(2, "truth", "pred", "new"), put(2, "truth", "pred", "new")),
     # marks
     "a mark to ignore": Input(
         to((*OF_TARGETS, *TWO_SOURCES, "imbtorch thresholds"), Right((ROW,)))
-        | to(
-            ("plan for classes", "estimate of classes", "estimate of scores"),
-            Refused(ValueError, ("ignore",), SOME_REMEDY),
-        ),
+        | to(IN_PYTHON, Refused(ValueError, ("ignore",), SOME_REMEDY)),
         put(-100, "truth", "part"),
         options={"ignore": -100},
     ),
     "a mark that is not ignored": Input(
-        to((*OF_CLASSES, *OF_SCORES), Refused(ValueError, ("target", "-100"), "ignore", ROW))
-        | to((*ESTIMATES, *SCORED_ESTIMATES), Refused(ValueError, ("-100",), SOME_REMEDY)),
+        to(OF_TARGETS, Refused(ValueError, ("target", "-100"), "ignore", ROW))
+        | to(ALL_ESTIMATES, Refused(ValueError, ("-100",), SOME_REMEDY)),
         put(-100, "truth", "part"),
     ),
     "no answer where each row needs one": Input(
@@ -1079,7 +986,7 @@ INPUTS: dict[str, Input] = {
         sources=("CSV",),
     ),
     "decimal commas that nobody named": Input(
-        to((*OF_SCORES, *SCORED_POOLS), Refused((TypeError, ValueError), ("scores",), r"decimal=','|--decimal ,")),
+        to(SCORED, Refused((TypeError, ValueError), ("scores",), r"decimal=','|--decimal ,")),
         each(lambda value: str(value).replace(".", ","), *PROBABILITIES, "p_0"),
         sheet={"separator": ";"},
         sources=("CSV",),
@@ -1093,10 +1000,7 @@ INPUTS: dict[str, Input] = {
     ),
     "Latin-1 in a column that nobody named": Input(
         to([name for name in DOORS if "label" not in name], Right())
-        | to(
-            ("imbtorch label of classes", "imbtorch label of scores"),
-            Refused(ValueError, ("UTF-8|utf-8|encod",), "--encoding"),
-        ),
+        | to(LABELS, Refused(ValueError, ("UTF-8|utf-8|encod",), "--encoding")),
         {"x": ["caf\xe9"] * SIZE},
         sheet={"encoding": "latin-1"},
         sources=("CSV",),
