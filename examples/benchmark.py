@@ -60,6 +60,7 @@ class Bench:
     """How long to measure, and what came of the targets so far."""
 
     quick: bool
+    before: str | None = None  # folder of another version
     aims: list[list[object]] = field(default_factory=list)
 
     def medians(self, **works: Work) -> dict[str, float]:
@@ -573,7 +574,7 @@ def intervals(bench: Bench) -> None:
     def mine() -> object:
         recall.reset()
         recall.update(preds, target)
-        return recall.interval("bootstrap", draws=resamples)
+        return recall.interval(draws=resamples, method="bootstrap")
 
     def peer() -> object:
         base = tm.MulticlassRecall(10, average="macro")
@@ -1393,15 +1394,38 @@ print(time.perf_counter() - start)
 print(next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 
+FILES_COMPARED = """
+import time, warnings, numpy, imbtorch, torch
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+random, classes, rows, clusters = numpy.random.default_rng(0), {classes}, {rows}, {clusters}
+shares = 1 / numpy.arange(1, classes + 1)
+
+def chosen(wrong, right):
+    return numpy.where(random.random(rows) < wrong, random.integers(classes, size=rows), right)
+
+target = random.choice(classes, rows, p=shares / shares.sum())
+old = chosen(0.2, target)
+new = numpy.where(random.random(rows) < 0.9, old, chosen(0.18, target))
+columns = dict(label=target, old=old, new=new, customer=random.integers(max(clusters, 1), size=rows))
+more = dict(cluster="customer") if clusters else dict()
+start = time.process_time()
+imbtorch.Predictions(columns, target="label", **more).compare("old", "new", "f1")
+print(time.process_time() - start)
+print(next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+COMPARED = ((100, 100_000, 0), (10, 1_000_000, 100_000), (2, 1_000_000, 100_000))  # classes, rows, clusters
+
 
 def files(bench: Bench) -> None:
-    """Reports of files, beside DuckDB and pandas with scikit-learn, in processes of their own."""
+    """Reports of files, beside DuckDB and pandas with scikit-learn, in processes of their own; comparisons."""
 
-    def child(program: str, runs: int = 3) -> tuple[float, float]:
+    def child(program: str, runs: int = 3, **more: str) -> tuple[float, float]:
         """Return the least seconds and the largest peak in MB of some runs of a program."""
-        found = []
+        found, known = [], {**os.environ, **more}
         for _ in range(1 if bench.quick else runs):
-            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+            command = [sys.executable, "-c", program]
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=known)
             found.append([float(line) for line in done.stdout.split()])
         return min(seconds for seconds, _ in found), max(peak for _, peak in found)
 
@@ -1437,6 +1461,16 @@ def files(bench: Bench) -> None:
     head = ["data", "million rows", "imbtorch s", "duckdb s", "pandas s", "imbtorch MB", "duckdb MB", "pandas MB"]
     note = "Seconds without imports, and peaks of whole processes (VmHWM); pandas is with scikit-learn's metrics."
     table("files", [*head, "target"], rows, note)
+    rows = []
+    for classes, number, clusters in COMPARED:
+        number, clusters = (each // 10 if bench.quick else each for each in (number, clusters))
+        program = FILES_COMPARED.format(classes=classes, rows=number, clusters=clusters)
+        (own, peak), other = child(program), None
+        if bench.before:
+            other = child(program, PYTHONPATH=bench.before)[0]
+        rows.append([classes, number, clusters, own, other, None if other is None else own / other, peak])
+    head = ["classes", "rows", "clusters", "seconds", "before", "ratio", "MB"]
+    table("compare: F1 of predicted classes", head, rows, "CPU time without imports; before: the version of --before.")
 
 
 SECTIONS = {
@@ -1469,6 +1503,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", action="store_true", help=section.__doc__)
     parser.add_argument("--all", action="store_true", help="all sections")
     parser.add_argument("--quick", action="store_true", help="shorter measurements, which scatter more")
+    parser.add_argument("--before", metavar="FOLDER", help="checkout of another version, which --files measures too")
     given = vars(parser.parse_args())
     chosen = [name for name in SECTIONS if given[name] or given["all"]]
     if not chosen:
@@ -1478,7 +1513,7 @@ def main() -> None:
     print(f"torch {torch.__version__}, torchmetrics {torchmetrics.__version__}, {device}")
     print("".join(f"{peer} is not installed and left out\n" for peer, there in PEERS.items() if not there), end="")
     warnings.filterwarnings("ignore", message=".*had no target")
-    bench = Bench(given["quick"])
+    bench = Bench(given["quick"], given["before"])
     for name in chosen:
         SECTIONS[name](bench)
     if bench.aims:

@@ -41,13 +41,17 @@ from torch import Tensor
 from tqdm import tqdm
 
 import imbtorch
+from imbtorch.counting.clusters import BUCKETS
+from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import area_interval, average_precision_interval
+from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.intervals import HEAVY, largest_cluster
 from imbtorch.statistics import (
     Interval,
     beats_baseline,
     bootstrap,
     compare,
+    over_images,
     over_runs,
     paired_compare,
     posterior,
@@ -706,6 +710,79 @@ def clustered(sets: int, kind: Clustered) -> list[float]:
     return [*row, share_within(ignored.low, ignored.high, value)]
 
 
+class Few(NamedTuple):
+    """Kind of clusters whose alarms have few errors or none: right and wrong ones of a cluster resemble each other."""
+
+    alarms: int
+    size: int  # alarms of a cluster
+    correlation: float  # 0 independent, 1 equal
+    errors: float  # expected number
+
+    def drawn(self, random: np.random.Generator, sets: int) -> Array:
+        """Wrong alarms ``[sets, clusters]``."""
+        share, shape = self.errors / self.alarms, (sets, self.alarms // self.size)
+        if self.correlation == 1:
+            return self.size * random.binomial(1, share, shape)
+        strength = (1 - self.correlation) / self.correlation if self.correlation else math.inf
+        chance = random.beta(share * strength, (1 - share) * strength, shape) if self.correlation else share
+        return random.binomial(self.size, chance, shape)
+
+
+FEW = [Few(*each) for each in product((5, 40, 200, 2000), (1, 4, 20), (0.0, 0.3, 1.0), (0.3, 1.0, 3.0, 5.0))
+    if each[0] >= 2 * each[1] and each[3] <= each[0] / 2 and (each[1] > 1 or not each[2])]  # fmt: skip
+
+
+@table("clusters_without_errors", "alarms, size, correlation, errors | without errors, covered precision, "
+    "covered recall, covered precision of buckets, covered share, width, widest, "
+    "width of buckets, widest of buckets, widest with errors", one(FEW), 200)  # fmt: skip
+def with_few_errors(sets: int, kind: Few) -> list[float]:
+    """Coverage over all sets, with and without errors, and widths of the precision.
+
+    Protocol. Each cluster has ``size`` alarms, four times as many true negatives, and misses that are binomial with
+    probability .3. Recall is read off the transposed counts, whose positives are the alarms. Clusters are known to
+    `bootstrap`, or put into 64 buckets at random, as a state holds them; ``share`` is that of a calibration of one bin,
+    whose positives are the errors, and a quarter of the sets are counted so. Widths are divided by those of the exact
+    bound at the number of clusters, 1 - .025^(1/M), in sets without errors (mean and largest), or of Clopper-Pearson's
+    interval of the alarms in sets with one or two (largest). Aims, fixed beforehand: coverage .90 (.88 at a correlation
+    of .3), mean width 1.1 where clusters are known, 2.5 with one or two errors of independent alarms in ten clusters or
+    more. An interval with unknown bounds (one bucket) counts as covering.
+    """
+    random = generator()
+    wrong = kind.drawn(random, sets)
+    shape, truth, number = wrong.shape, 1 - kind.errors / kind.alarms, wrong.sum(1)
+    rows = (np.full(shape, 4 * kind.size), wrong), (random.binomial(kind.size, 0.3, shape), kind.size - wrong)
+    counts = torch.from_numpy(np.stack([np.stack(row, -1) for row in rows], -2)).double()
+    ways = {"precision": (imbtorch.precision, counts), "recall": (imbtorch.recall, counts.mT)}
+    held, width = dict[str, list[bool]](), np.zeros(0)
+    for name, (function, each) in ways.items():
+        known = bootstrap(partial(function, average="none"), each, 500, clusters=True)
+        low, high = known.low[:, 1], known.high[:, 1]
+        held[name] = ((low <= truth) & (truth <= high)).tolist()
+        width = width if len(width) else (high - low).numpy()
+    of_buckets, exact, clean = list[float](), 1 - 0.025 ** (1 / shape[1]), number == 0
+    more: dict[str, list[bool]] = {"precision": [], "share": []}
+    measure = partial(imbtorch.precision, average="none")
+    for each, errors in zip(counts[: -(-sets // 4)], number, strict=False):
+        place = torch.from_numpy(random.integers(BUCKETS, size=shape[1]))
+        buckets = torch.zeros(BUCKETS, 2, 2, dtype=torch.float64).index_add_(0, place, each)
+        found = resample_buckets({"": measure}, buckets, draws=500, level=0.95, generator=None)[""]
+        low, high = float(found.low[1]), float(found.high[1])
+        more["precision"].append(not (low > truth or high < truth))
+        of_buckets += [] if errors else [(high - low) / exact]
+        bins = buckets[..., 1].flip(-1).unsqueeze(-1)  # right and wrong alarms, as negatives and positives
+        share = Calibration.of(bins, torch.ones(0), 1, 0.95, None, False)
+        more["share"].append(not bool((share.low > 1 - truth) | (share.high < 1 - truth)))
+    few = (number > 0) & (number < 3)
+    ends = stats.beta.ppf((0.025, 0.975), number[few, None] + (0, 1), kind.alarms - number[few, None] + (1, 0)).T
+    widths = [mean(width[clean]) / exact, largest(width[clean]) / exact, mean(of_buckets), largest(of_buckets)]
+    of_few = largest(width[few] / (ends[1] - ends[0]))
+    return [mean(clean), *map(mean, held.values()), *map(mean, more.values()), *widths, of_few]
+
+
+def largest(values: Sequence[float]) -> float:
+    return max(values) if len(values) else math.nan
+
+
 def labels_of(sets: int, samples: int, labels: int, common: float) -> Tensor:
     """Counts ``[sets, samples, labels, 2, 2]``; labels of a sample share a part of what makes them wrong.
 
@@ -874,6 +951,40 @@ def images_of_a_report(sets: int, images: int) -> list[float]:
             found = report.interval("iou", clusters=clusters, draws=1000)
             held[clusters] += bool(found.low <= truth <= found.high)
     return [each / sets for each in held.values()]
+
+
+PICTURES = list(product((10, 40, 200), (1, 4), (0.0, 0.25, 0.5), ("skip", 1, 0)))
+OF_PICTURES = "patients, images, empty, rule, Dice, misses | covered Dice, width"
+
+
+@table("over_images", OF_PICTURES, [(*cell, 0.8, 0.05) for cell in PICTURES], 1000)
+@table("rare_misses", OF_PICTURES, [(*cell, 0.9, 0.02) for cell in PICTURES], 1000)
+def of_pictures(
+    sets: int, patients: int, each: int, empty: float, rule: str | int, dice: float, misses: float
+) -> list[float]:
+    """Coverage of `over_images(cluster=ids)`, and its width over 3.92 deviations of the mean, which an oracle knows.
+
+    Patients have `each` images on average (geometric), Dice and empty images vary among them. Of the images with
+    targets some are missed, of the empty ones a fifth has a prediction.
+    """
+    false, random, held, widths, values = 0.2, generator(), [], [], []
+    found = dice * (1 - misses)
+    truth = {"skip": (1 - empty) * found / (1 - empty + empty * false), 1: (1 - empty) * found + empty * (1 - false)}
+    for _ in range(sets):
+        ids = np.repeat(np.arange(patients), random.geometric(1 / each, patients))
+        mean = random.beta(9 * dice, 9 * (1 - dice), patients)[ids]
+        value = random.beta(5 * mean, 5 * (1 - mean)) * (random.random(len(ids)) > misses)
+        without = random.random(len(ids)) < (random.beta(2 * empty, 2 * (1 - empty), patients)[ids] if empty else 0)
+        right = np.where(without, 0, np.rint(1000 * value))
+        alarms = np.where(without, random.random(len(ids)) < false, 1000 - right)
+        cells = [np.full(len(ids), 5000.0), alarms, np.where(without, 0, 1000 - right), right]
+        counts = torch.from_numpy(np.stack(cells, -1).reshape(-1, 2, 2))
+        interval = over_images("dice", counts, empty=rule, cluster=torch.from_numpy(ids))
+        assert isinstance(interval, Interval)
+        held.append(inside(interval, truth.get(rule, (1 - empty) * found)))
+        values.append(interval.estimate.item())
+        widths.append((interval.high - interval.low).item())
+    return [float(np.mean(held)), float(np.nanmean(widths) / (3.92 * np.nanstd(values)))]
 
 
 @table("another_population", "clusters | covered accuracy, covered IAM", one((30, 200)), 200)
@@ -1795,6 +1906,9 @@ KINDS_OF_INTERVALS = {  # tables whose columns of coverage are read together
     "the same, a class lacks": ("lacking",),
     "value: clusters, labels": ("clusters", "labels", "buckets", "report_of_labels", "images", "another_population"),
     "value: odd clusters": ("odd_clusters",),
+    "mean over images": ("over_images",),
+    "the same, complete misses are rare": ("rare_misses",),
+    "value: clusters, few errors": ("clusters_without_errors",),
     "difference of models": ("comparisons", "differing", "alerts"),
     "the same, clusters": ("pairs_of_clusters",),
     "AUC, average precision": ("areas",),

@@ -42,19 +42,25 @@ _PASSED = (
 )
 
 
-def warn_caller(text: str) -> None:
-    """Warn at the user's line that called this package or torchmetrics, at any depth of calls."""
+def warn_caller(text: str, again: bool = False) -> None:
+    """Warn at the user's line that called this package or torchmetrics, at any depth of calls.
+
+    Python shows a text once for each line of a process, however many trainings a notebook runs, unless ``again``.
+    """
     caller, level = sys._getframe(1), 2
     while caller.f_back is not None and caller.f_code.co_filename.startswith(_PASSED):
         caller, level = caller.f_back, level + 1
-    warnings.warn(text, UserWarning, stacklevel=level)
+    if again:
+        warnings.warn_explicit(text, UserWarning, caller.f_code.co_filename, caller.f_lineno)
+    else:
+        warnings.warn(text, UserWarning, stacklevel=level)
 
 
-def warn_once(shown: MutableSet[Any], key: Any, text: str) -> None:
+def warn_once(shown: MutableSet[Any], key: Any, text: str, again: bool = False) -> None:
     """Warn as :func:`warn_caller` does, unless the key is among those shown, and add it to them."""
     if key not in shown:
         shown.add(key)
-        warn_caller(text)
+        warn_caller(text, again)
 
 
 # --- torch ----------------------------------------------------------------------------------------------------------
@@ -170,6 +176,13 @@ def evaluation_of_transformers() -> FrameType | None:
     while frame is not None and not frame.f_globals.get("__name__", "").startswith("transformers."):
         frame = frame.f_back
     return frame
+
+
+# transformers/trainer_callback.py, TrainerState: `global_step: int = 0`, `max_steps: int = 0`
+def training_has_ended(evaluation: FrameType | None) -> bool:
+    """Return whether the Trainer whose evaluation runs in a frame has taken its last step."""
+    state = getattr(evaluation.f_locals.get("self"), "state", None) if evaluation else None
+    return 0 < getattr(state, "max_steps", 0) <= getattr(state, "global_step", 0)
 
 
 # --- accelerate ------------------------------------------------------------------------------------------------------

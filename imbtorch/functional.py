@@ -31,6 +31,14 @@ def confusion_matrix(
 ) -> Tensor:
     """Compute the confusion matrix of one batch; rows are true classes, columns predicted ones.
 
+    ``samplewise=True`` gives the matrix of each image. A measure of it averages both of two classes, background among
+    them, unless you pass ``average="binary"``; :func:`imbtorch.statistics.over_images` is the mean of the images:
+
+    >>> from imbtorch.statistics import over_images
+    >>> target, preds = torch.tensor([[0, 1, 1], [0, 1, 0], [0, 0, 0]]), torch.tensor([[0, 1, 1], [0, 1, 1], [0, 0, 0]])
+    >>> over_images("dice", confusion_matrix(preds, target, "binary", samplewise=True), empty="skip").estimate
+    tensor(0.8333, dtype=torch.float64)
+
     Args:
         preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1 or probabilities of class 1
             ``[N, ...]``, or probabilities of both classes ``[N, 2, ...]`` (binary); 0/1 or probabilities

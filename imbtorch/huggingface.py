@@ -9,14 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.compat import evaluation_of_transformers, warn_caller
+from imbtorch.compat import evaluation_of_transformers, rank_zero, training_has_ended, warn_caller, warn_once
+from imbtorch.metrics.base import ADVICE, FEWEST, MANY, never_predicted
+from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared_result import SharedResult
-from imbtorch.suggestions import first_names
+from imbtorch.suggestions import did_you_mean, first_names
 
 __all__ = ["compute_metrics"]
 
 
-def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[..., dict[str, float]]:
+def compute_metrics(
+    report: SharedResult, args: Any | None = None, cluster: Callable[[Any], Any] | None = None
+) -> Callable[..., dict[str, float]]:
     """Make the ``compute_metrics`` function of a ``transformers.Trainer`` from a report, and check its monitor.
 
     ::
@@ -46,6 +50,9 @@ def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[.
             ``metric_for_best_model`` gives a warning if the report has no such value, if it begins with the prefix of
             the report, or if it has no direction; ``load_best_model_at_end=True`` does if it keeps the epoch with the
             lowest loss because no metric is named.
+        cluster: function of the ``EvalPrediction`` that returns the id of each sample's cluster, such as its patient,
+            for a report with ``clusters=True``; ``include_for_metrics=["inputs"]`` passes columns on (page "Recipes by
+            tool").
 
     Returns:
         A function of an ``EvalPrediction`` (and ``compute_result``). It returns all values as floats by name, and an
@@ -53,8 +60,9 @@ def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[.
 
     Raises:
         TypeError: for anything but a report, and for ``args`` that are no TrainingArguments.
-        ValueError: for a report with ``groups``; for ``prediction_loss_only``; and if ``greater_is_better``, or the
-            mode of ``reduce_lr_on_plateau``, would treat the worst value as the best.
+        ValueError: for a report with ``groups``; for ``prediction_loss_only``; for a ``metric_for_best_model`` that is
+            misspelt; and if ``greater_is_better``, or the mode of ``reduce_lr_on_plateau``, would treat the worst value
+            as the best.
 
     >>> from types import SimpleNamespace
     >>> from imbtorch import ImbalanceReport
@@ -68,6 +76,8 @@ def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[.
     report.distributed_available_fn = _alone
     begins = True  # whether the next predictions are the first of an evaluation
     evaluation: FrameType | None = None  # call of the evaluation whose batches are counted
+    already_warned: set[str] = set()
+    flat: list[bool] = []  # for each evaluation, whether one class was predicted for all samples
 
     def computed(evaluated: Any, compute_result: bool = True) -> dict[str, float]:
         nonlocal begins, evaluation
@@ -77,13 +87,17 @@ def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[.
         begins = True  # if this raises, the evaluation does not continue
         predictions, labels = evaluated.predictions, evaluated.label_ids
         batches = isinstance(predictions, list)
-        for scores, target in zip(predictions, labels, strict=True) if batches else [(predictions, labels)]:
-            _count(report, scores, target)
+        ids = None if cluster is None else cluster(evaluated)
+        parts = (predictions, labels, ids or [None] * len(predictions)) if batches else ([predictions], [labels], [ids])
+        for scores, target, some in zip(*parts, strict=True):
+            _count(report, scores, target, {} if some is None else {"cluster": torch.as_tensor(some)})
         begins = compute_result
         if not compute_result:
             return {}
-        evaluation = None
+        ended, evaluation = training_has_ended(evaluation), None
         values = report.compute()
+        if args is not None and isinstance(report, ImbalanceReport):
+            _warn_of_one_class(report, args.metric_for_best_model, flat, ended, already_warned)
         return {value.name + report.postfix: float(values[value.full_name]) for value in report.values()}
 
     return computed
@@ -97,7 +111,7 @@ def _alone() -> bool:
 # --- predictions ----------------------------------------------------------------------------------------------------
 
 
-def _count(report: SharedResult, predictions: Any, labels: Any) -> None:
+def _count(report: SharedResult, predictions: Any, labels: Any, more: Mapping[str, Tensor]) -> None:
     """Count the predictions and labels of a Trainer."""
     if isinstance(labels, (tuple, list)):
         raise ValueError(
@@ -112,7 +126,7 @@ def _count(report: SharedResult, predictions: Any, labels: Any) -> None:
     scores, target = _classes_second(report, scores, _whole(torch.as_tensor(labels)))
     if report.device != scores.device:
         report.to(scores.device)
-    report.update(scores, target)
+    report.update(scores, target, **more)
 
 
 def _classes_second(report: SharedResult, scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,6 +151,30 @@ def _whole(labels: Tensor) -> Tensor:
             "labels must be whole numbers, got fractions; a report cannot count soft labels or regression targets"
         )
     return whole
+
+
+def _warn_of_one_class(
+    report: ImbalanceReport, key: str | None, flat: list[bool], ended: bool, shown: set[str]
+) -> None:
+    """Warn once if the monitored value could not choose, as the guard does in Lightning."""
+    flat.append(any(never_predicted(report.result().margins)))
+    named = any(f"_{key}".endswith(f"_{value.name}{report.postfix}") for value in report.values())
+    harmed = (ended and all(flat) and len(flat) >= FEWEST) or (all(flat[-MANY:]) and len(flat) >= MANY)
+    if not (named and harmed and rank_zero()) or report.prevalence is not None:
+        return
+    made = {
+        "binary": "ThresholdSweep('balanced_accuracy'",
+        "multiclass": "LogitAdjustmentSweep('balanced_accuracy', prior",
+    }
+    made |= {"multilabel": f"ThresholdSweep('balanced_accuracy', task='multilabel', num_labels={report.num_labels}"}
+    warn_once(
+        shown,
+        "one class",
+        f"metric_for_best_model={key!r} could not choose: in {len(flat)} evaluations one class was predicted for all "
+        f"samples. {ADVICE}: compute_metrics(imbtorch.{made[report.task]}, logits=True), args) and "
+        "metric_for_best_model='value'",
+        again=True,
+    )
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------
@@ -181,6 +219,8 @@ def _check_arguments(report: SharedResult, args: Any) -> None:
             "metric_for_best_model is 'loss', which is the default, so the Trainer will keep the epoch with the lowest "
             f"loss; write metric_for_best_model={name!r}{lower}, or 'eval_loss' if you mean the loss"
         )
+    elif key is not None and (meant := did_you_mean(key.removeprefix("eval_"), names)):
+        raise ValueError(f"metric_for_best_model={key!r} is no value of the report{meant}")
     elif key is not None and not key.endswith("loss"):
         warn_caller(
             f"metric_for_best_model={key!r} is no value of the report, so the Trainer will stop after its first "

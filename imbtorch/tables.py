@@ -10,7 +10,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from math import nan
 from os import PathLike
@@ -62,6 +62,7 @@ class Table:
         notes: sentences to read beside the values.
         title: first line of the text.
         printed: first word of the head -> number of rows to print; by default all. The other forms always hold all.
+        digits: decimals of values in text, Markdown and LaTeX.
 
     >>> table = Table({"class": {"cat": {"support": 20, "recall": Cell(0.9, 0.7, 1.0)}, "dog": {"recall": nan}}})
     >>> print(table)
@@ -79,6 +80,12 @@ class Table:
     notes: tuple[str, ...] = ()
     title: str = ""
     printed: Mapping[str, int] = field(default_factory=dict)
+    digits: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the number of decimals."""
+        if isinstance(self.digits, bool) or not isinstance(self.digits, int) or not 0 <= self.digits <= 15:
+            raise ValueError(f"digits must be the number of decimals, 0 to 15, got {self.digits!r}")
 
     def __getitem__(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the rows of a block."""
@@ -140,8 +147,11 @@ class Table:
         head, *rows = self.to_rows()
         return pandas.DataFrame(rows, columns=head).set_index(["kind", "name"])
 
-    def to_markdown(self) -> str:
+    def to_markdown(self, digits: int | None = None) -> str:
         r"""Return a Markdown table for each block, rounded as the text, and the notes below.
+
+        Args:
+            digits: decimals of values, by default those of the table.
 
         >>> table = Table({"class": {"cat | dog": {"recall": Cell(0.9, 0.7, 1.0)}}}, ("Baseline: always 'cat'",))
         >>> print(table.to_markdown())
@@ -152,7 +162,7 @@ class Table:
         Baseline: always 'cat'
         """
         parts = [_marked(self.title)] * bool(self.title)
-        for (head, *lines), rest in self._printed():
+        for (head, *lines), rest in self._printed(digits):
             rows = [[_marked(cell) for cell in line] for line in (head, *lines)]
             ruler = "".join(["|---", *["|--:"] * (len(head) - 1), "|"])
             text = [f"| {' | '.join(row)} |" for row in rows]
@@ -161,20 +171,29 @@ class Table:
         parts += ["\n".join(f"{bullet}{_marked(note)}" for note in self.notes)] * bool(self.notes)
         return "\n\n".join(parts)
 
-    def to_latex(self) -> str:
+    def to_latex(self, digits: int | None = None, transpose: bool = False) -> str:
         r"""Return a LaTeX table (package booktabs) for each block, rounded as the text, and the notes as comments.
+
+        Measures are spelled out: ``balanced_accuracy`` is "Balanced accuracy".
+
+        Args:
+            digits: decimals of values, by default those of the table.
+            transpose: whether rows become columns, such as many classes or labels.
 
         >>> print(Table({"class": {"a_1": {"recall": Cell(0.9)}}}).to_latex())
         \begin{tabular}{lr}
         \toprule
-        class & recall \\
+        class & Recall \\
         \midrule
         a\_1 & 0.900 \\
         \bottomrule
         \end{tabular}
         """
         parts = []
-        for (head, *lines), _ in self._printed():
+        for ((kind, *head), *lines), _ in self._printed(digits):
+            lines = [[spelled(name) if kind == "measure" else name, *cells] for name, *cells in lines]
+            head = [kind, *map(spelled, head)]
+            head, *lines = map(list, zip(head, *lines, strict=True)) if transpose else (head, *lines)
             rows = [
                 " & ".join(LATEX.sub(_of_latex, printable(cell)) for cell in line) + r" \\" for line in (head, *lines)
             ]
@@ -182,11 +201,12 @@ class Table:
             parts.append("\n".join([*rules, *rows[1:], r"\bottomrule", r"\end{tabular}"]))
         return "\n\n".join([*parts, *(f"% {printable(note)}" for note in self.notes)])
 
-    def _printed(self) -> Iterator[tuple[list[list[str]], str]]:
+    def _printed(self, digits: int | None = None) -> Iterator[tuple[list[list[str]], str]]:
         """Yield head and rows of each block as text, and a line that counts the rows left out."""
+        digits = self.digits if digits is None else replace(self, digits=digits).digits
         for kind, rows in self.blocks.items():
             columns, shown = _columns(rows.values()), list(rows.items())[: self.printed.get(kind)]
-            lines = [[name, *(_text(column, row.get(column)) for column in columns)] for name, row in shown]
+            lines = [[name, *(_text(column, row.get(column), digits) for column in columns)] for name, row in shown]
             yield [[kind, *columns], *lines], f"... {len(rows) - len(shown)} more" * (len(shown) < len(rows))
 
     def __str__(self) -> str:
@@ -219,7 +239,16 @@ def _with_bounds(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{column}_low", value.low), (f"{column}_high", value.high))
 
 
-def _text(column: str, value: Any) -> str:
+ACRONYMS = ("iam", "cba", "f1", "mcc", "npv", "iba", "op", "rci", "p4", "auc", "sd")
+
+
+def spelled(name: str) -> str:
+    """Return the key of a measure, or another head, as papers write it; other texts as they are."""
+    plain = name.replace("_", " ").capitalize() if re.fullmatch(r"[a-z]+(_[a-z]+)*", name) else name
+    return name.upper() if name in ACRONYMS else {"iou": "IoU", "gmean": "G-mean"}.get(name, plain)
+
+
+def _text(column: str, value: Any, digits: int) -> str:
     """Return a value as rounded text, with its interval in brackets."""
     if value is None or isinstance(value, str):
         return value or ""
@@ -229,7 +258,7 @@ def _text(column: str, value: Any) -> str:
         return f"{value:.2f}".removesuffix(".00")
     if column == "threshold":
         return f"{value:.6g}"
-    form = "#.3g" if column in SMALL else ".3f"
+    form = f"#.{max(digits, 1)}g" if column in SMALL else f".{digits}f"
     if not isinstance(value, Cell):
         return f"{value:{form}}"
     return f"{value.mark}{value:{form}}" + f" [{value.low:{form}}, {value.high:{form}}]" * (value.low == value.low)

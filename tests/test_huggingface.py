@@ -1,6 +1,7 @@
 """A report as compute_metrics of a transformers Trainer, with real Trainers."""
 
 import os
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -167,6 +168,42 @@ def test_a_wrong_direction_is_refused_with_the_argument_to_change(arguments):
         compute_metrics(report, "out")
 
 
+def test_a_misspelt_metric_ends_before_the_first_epoch(arguments):
+    report = ImbalanceReport("binary", measures=["iam", "balanced_accuracy"], per_class=())
+    for name in ("balanced_acuracy", "eval_balanced_acuracy"):
+        with pytest.raises(ValueError, match=f"'{name}' is no value of the report; did you mean 'balanced_accuracy'"):
+            compute_metrics(report, arguments(name))
+
+
+@pytest.mark.parametrize("batch_eval_metrics", [False, True])
+def test_patients_reach_the_report(arguments, batch_eval_metrics):
+    """As a column that ``include_for_metrics`` passes on: all columns of a batch, or else the model's main input."""
+    transformers = import_or_skip("transformers")
+
+    class Model(torch.nn.Module):
+        main_input_name = "patient"
+
+        def forward(self, score, patient=None, labels=None):
+            return {"loss": (0 * score).sum().requires_grad_(), "logits": torch.stack((-score, score), 1)}
+
+    patient, labels = torch.arange(60) // 6, torch.arange(60) % 2
+    score = torch.where(patient % 3 == 0, -1.0, 1.0) * (2 * labels - 1)
+    rows = [{"score": s, "patient": p, "labels": y} for s, p, y in zip(score, patient, labels, strict=True)]
+    args = arguments("accuracy", include_for_metrics=["inputs"], batch_eval_metrics=batch_eval_metrics)
+    report = ImbalanceReport("binary", measures=["accuracy"], per_class=(), clusters=True, logits=True)
+
+    def patients(evaluated):
+        return evaluated.inputs["patient"] if batch_eval_metrics else evaluated.inputs
+
+    computed = compute_metrics(report, args, patients)
+    trainer = transformers.Trainer(Model(), args, eval_dataset=rows, compute_metrics=computed)
+    assert trainer.evaluate()["eval_accuracy"] == pytest.approx(0.6)
+    direct = ImbalanceReport("binary", measures=["accuracy"], per_class=(), clusters=True)
+    direct.update((score > 0).long(), labels, cluster=patient)
+    assert report.interval("accuracy").low == direct.interval("accuracy").low
+    assert report.interval("accuracy").method.startswith("cluster bootstrap")
+
+
 def test_keeping_the_lowest_loss_by_default_is_told(arguments):
     epochs = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
     report = ImbalanceReport("binary", measures=["dominance", "iam"], per_class=(), prefix="val_")
@@ -285,3 +322,38 @@ def test_a_trainer_on_two_processes_counts_each_sample_once():
             assert counts == expected
             assert limits == pytest.approx([float(once.low), float(once.high)] * 2, abs=0.03)
             assert limits[0] < twice.low - 0.05
+
+
+# --- a monitored value that cannot choose -----------------------------------------------------------------------------
+
+
+def evaluated(predictions, ends=True, key="iam", task="binary"):
+    """Evaluate predictions of each epoch within a frame of a Trainer; return what is said."""
+    args = SimpleNamespace(
+        metric_for_best_model=key, greater_is_better=True, prediction_loss_only=False, lr_scheduler_kwargs=None,
+        lr_scheduler_type="linear", load_best_model_at_end=False,
+    )  # fmt: skip
+    computed = compute_metrics(imbtorch.ImbalanceReport(task, logits=True), args)
+    space = {"__name__": "transformers.trainer", "computed": computed}
+    exec("def evaluation_loop(self, given):\n    return computed(given)\n", space)
+    texts = []
+    for epoch, given in enumerate(predictions):
+        step = len(predictions) if ends and epoch == len(predictions) - 1 else 0
+        trainer = SimpleNamespace(state=SimpleNamespace(global_step=step, max_steps=len(predictions)))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            space["evaluation_loop"](trainer, handed(given, np.arange(40) % 4 // 3))
+        texts += [str(each.message) for each in caught]
+    return [text for text in texts if "choose" in text]
+
+
+def test_a_value_that_could_not_choose_is_told_at_the_end_and_after_ten_evaluations():
+    negative, both = np.full(40, -2.0), np.where(np.arange(40) % 8 == 3, 1.0, -2.0)
+    (text,) = evaluated([negative] * 3)
+    assert "metric_for_best_model='iam' could not choose: in 3 evaluations one class was predicted for all" in text
+    assert "Monitor the value of a sweep, and test with its rule: compute_metrics(imbtorch.ThresholdSweep(" in text
+    assert evaluated([negative] * 3, ends=False) == []
+    assert evaluated([negative] * 2) == []
+    assert evaluated([negative, negative, both]) == []
+    assert len(evaluated([negative] * 12, ends=False)) == 1
+    assert evaluated([negative] * 12, key="loss") == []

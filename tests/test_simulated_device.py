@@ -458,7 +458,7 @@ def test_sweeps(kind, _variant):
     if isinstance(here, HandTill):
         agree(here, there, wait=2, launches=1000)
     else:
-        agree(here, there, wait=1 + (kind == "floors"))  # the second reads whether the logits look like logits
+        agree(here, there, wait=1 + here.logits)  # the second reads whether the logits look like logits
         assert read(there) == read(here)
     given = scores_of(here, seed=2)
     moving = moved(given)
@@ -483,6 +483,41 @@ def test_probabilities_in_place_of_logits_are_told_by_compute():
             sweep.compute()
             sweep.compute()
         assert sum("sum to 1 over the classes in each sample" in str(each.message) for each in found) == told
+
+
+@pytest.mark.parametrize("make", [
+    lambda: ImbalanceReport("binary", logits=True),
+    lambda: Recall("multilabel", num_labels=5, logits=True),
+    lambda: ThresholdSweep("f1", logits=True),
+], ids=["report", "labels", "sweep"])  # fmt: skip
+def test_the_first_logits_are_held_on_the_device_until_compute(make):
+    """One launch more in the first updates, until they hold 32 samples, and none later."""
+    metrics = {logits: make().to("sim") for logits in (True, False)}
+    launches = {logits: [] for logits in metrics}
+    shape = (5,) if metrics[True].task == "multilabel" else ()
+    for epoch in range(2):
+        for seed in range(4):
+            generator = torch.Generator().manual_seed(seed)
+            probabilities = (3 * torch.randn(20, *shape, generator=generator) - 3).sigmoid()
+            target = (torch.rand(20, *shape, generator=generator) < probabilities).long()
+            for logits, metric in metrics.items():
+                given = moved((probabilities if logits else probabilities.logit(), target))
+                with waits("refused"), Log() as log:
+                    metric.update(*given)
+                assert not log.copies
+                launches[logits].append(len(log.launched))
+        for logits, metric in metrics.items():
+            with Log() as log:
+                _, texts = told(metric.compute)
+            assert sum("crowd near 0" in text for text in texts) == logits, epoch
+            assert len(log.waits) <= 2
+            assert metric.like_probabilities == logits
+            metric.reset()
+    first, _, later, last, *again = launches[False]
+    assert later == last
+    assert first == later + 1
+    assert launches[False] == launches[True]
+    assert again == launches[False][:4]
 
 
 # --- the life of a metric -------------------------------------------------------------------------------------------
@@ -605,7 +640,10 @@ def test_rules(make, _variant):
     with waits("refused"):
         decided = there(moving)
     same(decided, here(scores))
-    same(there.state_dict(), here.state_dict() if settings["float64"] else moved(there.state_dict(), "cpu"))
+    numbers, wanted = there.state_dict(), here.state_dict()
+    for name in ("chosen", "class_axis"):  # which are read at each use, and stay on the CPU
+        assert torch.equal(numbers.pop(name, torch.ones(())), wanted.pop(name, torch.ones(())))
+    same(numbers, wanted if settings["float64"] else moved(numbers, "cpu"))
 
 
 @pytest.mark.default_cases("limits-plain")

@@ -277,3 +277,37 @@ def test_markdown_shows_names_and_follows_none():
     assert cells == [*LIVE, "iam"]
     assert [html.unescape(note) for note in re.findall(r"<li>(.*?)</li>", shown)] == [f"always {name}" for name in LIVE]
     assert shown.count("0.500 [0.200, 0.800]") == len(LIVE)
+
+
+def test_digits_are_those_of_text_markdown_and_latex_and_not_of_data():
+    table = Table({"class": {"ok": {"support": 7, "npv": Cell(0.99912345, 0.9981, 0.99997)}}}, digits=5)
+    for text in (str(table), table.to_markdown(), table.to_latex(), Table(table.blocks).to_latex(5)):
+        assert "0.99912 [0.99810, 0.99997]" in text
+    assert "0.9991 [0.9981, 1.0000]" in table.to_markdown(digits=4)
+    assert "0.999 [0.998, 1.000]" in str(Table(table.blocks))
+    assert table.to_dict()["class"]["ok"]["npv"] == 0.99912345
+    with pytest.raises(ValueError, match="digits must be the number of decimals, 0 to 15, got 16"):
+        table.to_latex(16)
+    report = filled("binary")
+    assert f"{report.compute()['accuracy'].item():.5f}" in str(report.table(digits=5))
+    with pytest.raises(ValueError, match="digits must be the number of decimals, 0 to 15, got True"):
+        report.table(digits=True)
+
+
+def test_latex_spells_measures_out_and_can_put_classes_into_columns():
+    """By hand; the names of classes stay as they are."""
+    blocks = {"class": {"old_cat": {"support": 2, "npv": 0.5}, "dog": {"support": 3, "npv": 0.25}},
+        "measure": {"balanced_accuracy": {"all": 0.75}, "iou": {"all": 0.5}}}  # fmt: skip
+    first, second = Table(blocks).to_latex(transpose=True).split("\n\n")
+    assert first.splitlines()[2:-2] == [
+        r"class & old\_cat & dog \\",
+        r"\midrule",
+        r"Support & 2 & 3 \\",
+        r"NPV & 0.500 & 0.250 \\",
+    ]
+    assert second.splitlines()[2:-2] == [
+        r"measure & Balanced accuracy & IoU \\",
+        r"\midrule",
+        r"All & 0.750 & 0.500 \\",
+    ]
+    assert first.startswith(r"\begin{tabular}{lrr}")

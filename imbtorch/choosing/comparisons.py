@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from imbtorch.choosing.looks import at_look, level_to_draw, quantile_of_look
 from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
 from imbtorch.choosing.paired_scores import compare_scores
+from imbtorch.choosing.runs import draw_counts
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import computed_on_cpu
-from imbtorch.counts import Measure, check_choice, check_square, ratio
+from imbtorch.counts import Counts, Measure, check_choice, check_square, margins, ratio
 from imbtorch.deciding.curves import AREAS
-from imbtorch.intervals.draws import AGREE, DIFFER, Prior, Totals, checked_whole, chunks, gammas, worth_of_hits
+from imbtorch.intervals.draws import (
+    AGREE,
+    DIFFER,
+    SPARSE_FROM,
+    Prior,
+    Totals,
+    checked_whole,
+    chunks,
+    gammas,
+    normal_quantile,
+    scaled,
+    student_quantile,
+    worth_of_hits,
+)
 from imbtorch.intervals.intervals import (
     TOO_NARROW,
     Interval,
@@ -30,7 +45,9 @@ from imbtorch.intervals.intervals import (
     warn_of_large_cluster,
 )
 from imbtorch.measures.named import Measured, measure_of_counts, measure_text, measures_of_counts
-from imbtorch.measures.traits import direction_of
+from imbtorch.measures.traits import direction_of, needs_matrix
+from imbtorch.reports.result import ReportResult
+from imbtorch.suggestions import first_names
 from imbtorch.tables import html_table, wrapped
 from imbtorch.waiting import announced
 
@@ -40,6 +57,7 @@ POSITIONS = (
     "positions as independent and is too narrow; pass cluster=torch.arange(len(target)), or the id of each patient"
 )
 PRIOR = 2 * (AGREE + DIFFER)  # samples of a class
+SEPARATE = 1000  # clusters of each class at most whose weights are drawn one by one
 SPARE = 0.5  # samples by which a bound allows for more than the prior, as an exact bound of a share does
 
 
@@ -157,6 +175,52 @@ def compare(
     return replace(found, names=names)
 
 
+def compare_groups(
+    result: ReportResult, name: str, a: str, b: str, *, level: float = 0.95, generator: torch.Generator | None = None
+) -> Comparison:
+    """Compare a value of two groups of samples of a report, such as the recall at two sites.
+
+    The bounds follow from the intervals of both values (MOVER), as groups hold different samples. With clusters they
+    are those of resampled clusters; if clusters have samples in both groups, the interval is wider than needed.
+
+    Args:
+        result: result of a report with groups.
+        name: name of a value of groups, such as ``"recall"``.
+        a: name of a group.
+        b: name of another group.
+        level: nominal coverage of the interval of the difference, in (0, 1).
+        generator: source of randomness, as of the intervals of the result.
+
+    Returns:
+        :class:`Comparison` of a minus b; the probability that a is better is that of a normal distribution.
+
+    Raises:
+        ValueError: for a value or group that is not reported, and as ``result.interval``.
+
+    >>> from imbtorch import Predictions
+    >>> columns = {"label": [1] * 100 + [0] * 40, "pred": [1] * 80 + [0] * 60}
+    >>> columns["site"] = ["n", "s"] * 40 + ["s"] * 20 + ["n", "s"] * 20
+    >>> result = Predictions(columns, target="label", group="site").report("pred", measures=["recall"])
+    >>> print(compare_groups(result, "recall", "n", "s"))
+    recall, n - s: 0.333 [0.206, 0.462] (95% posterior); n is better with probability 1.000
+    """
+    names = _checked_names((a, b))
+    rows = {row.of: row for row in result.rows if row.kind == "group" and row.measure == name and not row.bound}
+    for group in names:
+        if group not in rows:
+            raise ValueError(
+                f"the result has no {name!r} of a group {group!r}; it has those of {first_names(list(rows))}"
+            )
+    first, second = (result.interval(rows[group].name, level=level, generator=generator) for group in names)
+    difference = first.estimate - second.estimate
+    below = ((first.estimate - first.low) ** 2 + (second.high - second.estimate) ** 2).sqrt()
+    above = ((first.high - first.estimate) ** 2 + (second.estimate - second.low) ** 2).sqrt()
+    side = torch.where(difference > 0, below, above)
+    chance = torch.special.ndtr(normal_quantile(level) * difference / side)
+    interval = Interval(difference, difference - below, difference + above, level, first.method)
+    return Comparison(interval, 1 - chance if rows[a].better is False else chance, name, (), names)
+
+
 @computed_on_cpu
 def paired_compare(
     measure: Measured,
@@ -174,6 +238,7 @@ def paired_compare(
     looks: int | None = None,
     look: int | None = None,
     names: tuple[str, str] = ("a", "b"),
+    ignore_index: int | None = None,
 ) -> Comparison:
     """Compare two models on one test set, through the joint table of both predictions and the targets.
 
@@ -193,6 +258,8 @@ def paired_compare(
     samples by the correlation of what single samples change (MOVER, jackknife). In simulations with 5 positives or more
     the first covered 0.92 to 1.0, the second 0.89 to 0.99 (from 0.85 with five), the third 0.94 to 1.0. With
     ``cluster`` they leave out one cluster at a time, and covered 0.91 to 0.99 on 10 to 40 patients.
+
+    **Labels.** ``[N, L]`` of 0 and 1 are L labels (positions if ``num_classes=2``); ``average="none"`` compares each.
 
     **Looks.** The interval holds for one look at the samples. Whoever looks again as samples come passes
     ``looks=20, look=7``: the bounds of all looks together then err as often as those of one.
@@ -214,6 +281,7 @@ def paired_compare(
         looks: number of looks that were planned before the first, each with as many new samples.
         look: this look, 1 to ``looks``; the samples are all that came so far.
         names: names of a and b in the text of the result, such as ``("new", "old")``.
+        ignore_index: target of the samples, or of single labels, to leave out.
 
     Returns:
         :class:`Comparison` of a minus b, on the CPU, with the probability that a is better.
@@ -241,16 +309,18 @@ def paired_compare(
         level = level_to_draw(at)
     if isinstance(measure, str) and measure in AREAS:
         given = {"num_classes": num_classes, "higher_is_better": higher_is_better, "totals": totals}
+        given["ignore_index"] = ignore_index
         unused = [name for name, value in given.items() if value not in (None, 2, True, "drawn")]
         if unused:
             raise ValueError(f"{unused[0]} must be left out for {measure!r}, which compares scores of class 1")
         interval, chance = compare_scores(measure, preds_a, preds_b, target, cluster, draws, level, generator)
         found = Comparison(interval, chance, measure)
     else:
-        outcomes = checked_outcomes({"preds_a": preds_a, "preds_b": preds_b}, target, num_classes, cluster)
-        called = measure_of_counts(measure, outcomes.classes)
+        preds = {"preds_a": preds_a, "preds_b": preds_b}
+        outcomes = checked_outcomes(preds, target, num_classes, cluster, ignore_index)
+        called = measure_of_counts(measure, *outcomes.measured)
         better = direction_of(called, higher_is_better)
-        if cluster is None and target.ndim > 1:
+        if cluster is None and target.ndim > 1 and not outcomes.labels:
             warn_caller(POSITIONS)
         found = compare_outcomes(called, outcomes, better, draws, level, generator, totals)
     if at is not None:
@@ -274,21 +344,30 @@ def compare_outcomes(
     level: float,
     generator: torch.Generator | None,
     totals: Totals = "drawn",
+    times: float = 1.0,
 ) -> Comparison:
-    """Compare two predictions by their joint outcomes, as :func:`paired_compare` does."""
-    pairs = _Pairs(outcomes)
+    """Compare two predictions by their joint outcomes, as :func:`paired_compare` does.
 
-    def difference(of_a: Tensor, of_b: Tensor) -> Tensor:
+    With ``times``, as of so many times as many samples, or clusters, with the same shares.
+    """
+    if outcomes.labels:
+        return _compare_labels(measure, outcomes, higher_is_better, draws, level, generator, totals)
+    pairs = _Pairs(outcomes, times)
+
+    def difference(of_a: Counts, of_b: Counts) -> Tensor:
         return values(measure, of_a) - values(measure, of_b)
 
     estimate, changes = difference(*pairs.outcomes.counted()), _changes(measure, pairs)
-    sizes: Iterable[int] = chunks(draws, max(2 * outcomes.classes**2, len(pairs.outcomes.times)), estimate.device)
+    sparse = outcomes.classes >= SPARSE_FROM and not needs_matrix(measure)
+    cells = 6 * outcomes.classes if sparse else 2 * outcomes.classes**2
+    sizes: Iterable[int] = chunks(draws, max(cells, len(pairs.outcomes.times)), estimate.device)
     sizes = announced(sizes, draws, "a paired comparison", "fewer draws= shorten it")
     parts, apart = [], []
     for size in sizes:
-        of_a, of_b = pairs.draw(size, generator, totals).unbind(1)
+        of_a, of_b = pairs.draw(size, generator, totals, sparse)
         parts.append(difference(of_a, of_b))
-        apart.append(ratio((of_a - of_b).diagonal(dim1=-2, dim2=-1), of_a.sum(-1)))
+        right, actual, _ = margins(of_a)
+        apart.append(ratio(right - margins(of_b).correct, actual))
     drawn, recalls = torch.cat(parts), torch.cat(apart)
     # the draws of a class of n samples vary as if it had 1 + prior more, and the prior pulls them to no difference
     share = class_shares(drawn, recalls.reshape(len(recalls), *[1] * (drawn.ndim - 1), -1), (-1,))
@@ -303,6 +382,36 @@ def compare_outcomes(
         warn_of_large_cluster("paired_compare", sizes)
         if largest := largest_cluster(sizes):
             method += f"; {largest}, {TOO_NARROW}"
+    return _comparison(estimate, drawn, ends, about, level, method, higher_is_better, measure)
+
+
+def _compare_labels(
+    measure: Measure,
+    outcomes: JointOutcomes,
+    higher_is_better: bool,
+    draws: int,
+    level: float,
+    generator: torch.Generator | None,
+    totals: Totals,
+) -> Comparison:
+    """Compare predictions of labels by draws that weight whole samples, or clusters, as those of :func:`over_runs`."""
+    if totals != "drawn" or outcomes.clusters < 2:
+        raise ValueError(
+            "labels need totals='drawn', since samples are drawn with all labels, and two samples or clusters"
+        )
+
+    def difference(counts: Tensor) -> Tensor:
+        a, b = counts.unbind(-4)
+        return values(measure, a, 3) - values(measure, b, 3)
+
+    estimate = difference(outcomes.counted())
+    sizes: Iterable[int] = chunks(draws, max(8 * outcomes.labels, len(outcomes.times)), estimate.device)
+    sizes = announced(sizes, draws, "a paired comparison", "fewer draws= shorten it")
+    drawn = torch.cat([difference(draw_counts(outcomes, [1, 1], size, generator)) for size in sizes])
+    ends, number = quantiles(drawn, level), outcomes.clusters
+    wider = student_quantile(level, torch.tensor(number - 1.0)) / normal_quantile(level)  # for few clusters
+    about = wider * (ends[0] - drawn.mean(0)), wider * (ends[1] - drawn.mean(0))
+    method = f"paired Bayesian bootstrap of {number} clusters of labels"
     return _comparison(estimate, drawn, ends, about, level, method, higher_is_better, measure)
 
 
@@ -339,31 +448,40 @@ class _Pairs:
     """Posterior of the joint outcomes of two models on the samples of each class.
 
     With clusters the outcomes of a class count as many samples as those of its clusters are worth, and the class totals
-    are those of clusters with random weights (Bayesian bootstrap).
+    are those of clusters with random weights (Bayesian bootstrap). The sum over clusters that hold less than a
+    thousandth of each class is drawn at once, as a normal distribution with its mean and covariance.
     """
 
-    def __init__(self, outcomes: JointOutcomes) -> None:
-        self.outcomes = outcomes.pooled()
+    def __init__(self, outcomes: JointOutcomes, times: float = 1.0) -> None:
+        outcomes = outcomes if times == 1 else replace(outcomes, times=outcomes.times * times)
+        self.outcomes, self.times = outcomes.pooled(), times
         self.actual = self.outcomes.actual()
         self.worth, self.clusters = self.actual, None
         if outcomes.cluster is not None:
             if outcomes.clusters < 2:
                 raise ValueError(f"cluster must name at least 2 clusters, got {outcomes.clusters}")
-            self.clusters = outcomes.of_clusters(outcomes.times)  # [M, K]
+            self.clusters = outcomes.of_clusters(outcomes.times) / times  # [M, K], each of which comes so often
+            many = times * ratio(self.clusters, self.actual).amax(-1) < 1 / SEPARATE
+            self.separate, others = self.clusters[~many], self.clusters[many]
+            variances, axes = torch.linalg.eigh(others.t() @ others)
+            self.others = times * others.sum(0).unsqueeze(-1), axes * (times * variances.clamp(min=0)).sqrt()
             a, b = outcomes.preds == outcomes.target
-            only = (outcomes.of_clusters(outcomes.times * each) for each in (a & ~b, b & ~a))
-            self.worth = torch.minimum(*(worth_of_hits(each, self.clusters, 0) for each in only))
+            only = (outcomes.of_clusters(outcomes.times * each) / times for each in (a & ~b, b & ~a))
+            self.worth = times * torch.minimum(*(worth_of_hits(each, self.clusters, 0) for each in only))
         self.classes = (self.actual > 0).nonzero().flatten()
         seen = self.outcomes.seen.tolist()
         options = [[j for j in seen if j != i] for i in self.classes.tolist()]
         self.wrong = torch.tensor(options, dtype=torch.long)  # [R, wrong classes]
 
-    def draw(self, samples: int, generator: torch.Generator | None, totals: Totals) -> Tensor:
-        """Draw counts of both models, ``[samples, 2, K, K]``."""
+    def draw(self, samples: int, generator: torch.Generator | None, totals: Totals, sparse: bool) -> Sequence[Counts]:
+        """Draw counts of both models, ``[samples, K, K]`` each; ``sparse`` ones are margins."""
         rows, wrong, target = len(self.classes), self.wrong.shape[-1], self.outcomes.target
-        cells = gammas(self.outcomes.times * ratio(self.worth, self.actual)[target], samples, generator)
+        fast: torch.Generator | np.random.Generator | None = generator
+        if sparse:
+            fast = np.random.Generator(np.random.SFC64(int(torch.randint(2**62, (), generator=generator))))
+        cells = gammas(self.outcomes.times * ratio(self.worth, self.actual)[target], samples, fast)
         shares = self.actual.new_tensor([AGREE, DIFFER, DIFFER, AGREE] if wrong else [AGREE])
-        lumps = gammas(shares.repeat_interleave(rows), samples, generator)
+        lumps = gammas(shares.repeat_interleave(rows), samples, fast)
         row = self.classes.repeat(len(shares))
         columns = row.unsqueeze(-1).expand(2, -1, samples)
         if wrong:  # both right, only a right, only b right, both wrong
@@ -380,10 +498,16 @@ class _Pairs:
             if self.clusters is None:
                 total = gammas(torch.where(self.actual > 0, self.actual + 0.5, 0.0), samples, generator)
             else:
-                total = self.clusters.t() @ gammas(self.actual.new_ones(len(self.clusters)), samples, generator)
+                weights = gammas(self.actual.new_full((len(self.separate),), self.times), samples, generator)
+                total = self.separate.t() @ weights
+                if len(self.separate) < len(self.clusters):
+                    mean, spread = self.others
+                    normal = torch.randn(len(spread), samples, dtype=torch.float64, generator=generator)
+                    total = (total + mean + spread @ normal).clamp(min=0)
             total = total * self.actual.sum() / total.sum(0)
         scale = ratio(total, sums)
-        return self.outcomes.matrices(cells * scale[target], (lumps * scale[row], row, columns))
+        cells, more = scaled(cells, scale, target), (lumps * scale[row], row, columns)
+        return self.outcomes.margins(cells, more) if sparse else self.outcomes.matrices(cells, more).unbind(1)
 
 
 def _comparison(

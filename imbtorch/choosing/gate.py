@@ -105,7 +105,7 @@ class PairedModels:
     ) -> Comparison:
         """Compare both models, by a measure of classes or the name of one of scores.
 
-        With ``times``, as of so many times as many samples with the same shares.
+        With ``times``, as of so many times as many samples, or clusters, with the same shares.
         """
         check_draws(draws, level, generator)
         if self.outcomes is None or isinstance(measure, str):
@@ -113,8 +113,8 @@ class PairedModels:
             new, old, target = self.scores
             found = paired_compare(measure, new, old, target, cluster=self.cluster, names=self.called, **options)
             return replace(found, notes=self.left_out)
-        several = replace(self.outcomes, times=self.outcomes.times * times)
-        found = compare_outcomes(measure, several, bool(measure.higher_is_better), draws, level, generator)
+        better = bool(measure.higher_is_better)
+        found = compare_outcomes(measure, self.outcomes, better, draws, level, generator, times=times)
         return replace(found, names=self.called, notes=(*self.alerts(*self.called), *self.left_out))
 
     def alerts(self, new: str = "new", old: str = "old") -> list[str]:
@@ -183,10 +183,15 @@ class Gate:
         """True if higher values are better."""
         return isinstance(self.measure, str) or bool(self.measure.higher_is_better)
 
-    def interval(self, times: float, draws: int, level: float) -> Interval:
-        """Return the interval of new minus old for so many times as many samples, with the same shares."""
+    def compared(self, times: float, draws: int, level: float) -> Comparison:
+        """Compare new with old for so many times as many samples or clusters, with the same shares."""
         generator = torch.Generator().manual_seed(0)  # the same verdict again
-        return self.pair.compare(self.measure, level, generator, draws, times).difference
+        return self.pair.compare(self.measure, level, generator, draws, times)
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """Comparison of these samples, tested once."""
+        return self.compared(1, DRAWS, LEVEL)
 
     def decide(
         self,
@@ -212,6 +217,8 @@ class Gate:
             raise ValueError(f"{self.name} is undefined for these samples: it depends on classes without targets")
         how_sure = f"{100 * interval.level:.4g}% {interval.method}"
         head = f"{self.name}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] ({how_sure})"
+        chance = float(self.comparison.probability)
+        head += "" if self.pair.equal else f"; new is better with probability {chance:.3f}"
         code = NOT_WORSE if self.pair.equal else self.verdict(interval)
         lines = [head, *self.lines(interval, holds, looks is not None), *self.pair.notes]
         return Verdict(code, interval, "\n".join(lines))
@@ -226,7 +233,7 @@ class Gate:
         self, looks: int | None, look: int | None, path: str | None, settings: Mapping[str, Any]
     ) -> tuple[Interval, str]:
         """Return the interval at one of several planned looks, and what the verdict holds for."""
-        interval = self.interval(1, DRAWS, LEVEL)
+        interval = self.comparison.difference
         if looks is None and look is None:
             if path is not None:
                 raise ValueError("a file records planned looks; pass looks= and look= too")
@@ -239,7 +246,7 @@ class Gate:
         before = None if file is None else [*(each["information"] for each in file.seen), information]
         quantile = quantile_of_look(LEVEL, looks, look, before)
         text = f"look {look} of {looks}"
-        found = at_look(self.interval(1, DRAWS, level_to_draw(quantile)), quantile, text)
+        found = at_look(self.compared(1, DRAWS, level_to_draw(quantile)).difference, quantile, text)
         if file is None:
             return found, f"{text}; nothing checked the earlier ones, since no file records them"
         bound, verdict = float(found.low if self.better else -found.high), VERDICTS[self.verdict(found)]
@@ -262,23 +269,26 @@ class Gate:
 
     def _needed(self) -> list[str]:
         def decides(times: float) -> bool:
-            return self.verdict(self.interval(times, 1000, LEVEL)) != UNDECIDED
+            return self.verdict(self.compared(times, 1000, LEVEL).difference) != UNDECIDED
 
-        if self.pair.outcomes is None or self.pair.outcomes.clusters:  # more samples of each cluster decide nothing
+        if self.pair.outcomes is None:
             return []
         most = 2.0
         while not decides(most):
             most *= 2
             if most > MOST:
-                return [f"At these class shares {MOST:,} times as many samples would not decide either."]
+                what = "clusters" if self.pair.outcomes.clusters else "samples"
+                return [f"At these class shares {MOST:,} times as many {what} would not decide either."]
         least = most / 2
         for _ in range(4):
             middle = math.sqrt(least * most)
             least, most = (least, middle) if decides(middle) else (middle, most)
         name, number = _rarest(self.pair.outcomes.actual(), self.pair.names)
+        clusters = self.pair.outcomes.clusters
+        more = f", in {math.ceil(most * clusters):,} such clusters," if clusters else ""
         return [
-            f"At these class shares some {math.ceil(most * number):,} samples of {name}, the rarest class, would "
-            f"decide; here are {number:,}."
+            f"At these class shares some {math.ceil(most * number):,} samples of {name}, the rarest class{more or ','} "
+            f"would decide; here are {number:,}{f', in {clusters:,}' if clusters else ''}."
         ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -12,16 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
+from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes, number_of_labels
 from imbtorch.choosing.paired_scores import ranks
 from imbtorch.columns import Column, Rules, typed
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import checked_ids, computed_on_cpu, spread
-from imbtorch.counts import evaluated, ratio
+from imbtorch.counts import ratio
 from imbtorch.deciding.curves import AREAS, histogram_of_ranks
 from imbtorch.intervals.draws import chunks, gammas, pooled_recall, student_quantile, worth_of_hits
 from imbtorch.intervals.intervals import Interval, check_draws, warn_of_large_cluster
 from imbtorch.measures.named import AveragedMeasure, Measured, allowed_averages, measure_of_counts, measure_text
+from imbtorch.measures.traits import arguments_of
 from imbtorch.reports.groups import checked_class_groups
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Cell, Table
@@ -59,12 +61,12 @@ class Runs:
     measure: str = ""
     folds: bool = False
 
-    def table(self) -> Table:
+    def table(self, digits: int = 3) -> Table:
         """Return means and differences as a table, with the number of seeds and their standard deviation.
 
-        Folds have a column each.
+        Folds have a column each. Values have ``digits`` decimals.
         """
-        return _table({"mean": self}, f"mean: {self.measure or 'mean'}", alone=True)
+        return _table({"mean": self}, f"mean: {self.measure or 'mean'}", digits, alone=True)
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the value of each seed or fold as a point, and the mean of each model with its interval.
@@ -122,9 +124,12 @@ class RunsByMeasure(Mapping[str, Runs]):
         """Return the number of measures."""
         return len(self._measures)
 
-    def table(self) -> Table:
-        """Return means and differences as a table with a column for each measure, and its standard deviation."""
-        return _table(self, "mean")
+    def table(self, digits: int = 3) -> Table:
+        """Return means and differences as a table with a column for each measure, and its standard deviation.
+
+        Values have ``digits`` decimals.
+        """
+        return _table(self, "mean", digits)
 
     def plot(self) -> tuple[Any, Any]:
         """Draw a panel for each measure, as :meth:`Runs.plot`; return the figure and its axes."""
@@ -147,7 +152,7 @@ def _cell(found: Interval) -> Cell:
     return Cell(found.estimate.item(), found.low.item(), found.high.item())
 
 
-def _table(measures: Mapping[str, Runs], named: str, alone: bool = False) -> Table:
+def _table(measures: Mapping[str, Runs], named: str, digits: int, alone: bool = False) -> Table:
     """Return a table of means and differences; a single measure of folds has a column for each of them."""
     one, models = next(iter(measures.values())), dict[str, dict[str, Any]]()
     for model, values in one.values.items():
@@ -165,7 +170,8 @@ def _table(measures: Mapping[str, Runs], named: str, alone: bool = False) -> Tab
     if not one.folds:
         over = f"seeds, with a {100 * mean.level:g}% interval for {mean.method}; sd: standard deviation over seeds"
     blocks = {"model": models, "difference": differences}
-    return Table({kind: rows for kind, rows in blocks.items() if rows}, (f"{named} over {over}",))
+    found = {kind: rows for kind, rows in blocks.items() if rows}
+    return Table(found, (f"{named} over {over}",), digits=digits)
 
 
 @computed_on_cpu
@@ -178,6 +184,7 @@ def over_runs(
     positive: Any = None,
     class_groups: Mapping[str, Sequence[str | int]] | None = None,
     cluster: Tensor | None = None,
+    ignore_index: int | None = None,
     draws: int = 1000,
     level: float = 0.95,
     generator: torch.Generator | None = None,
@@ -203,27 +210,30 @@ def over_runs(
 
     Args:
         runs: name of a model -> ``[N]`` classes predicted by each of its seeds: indices, or arrays of any type, read
-            like saved predictions. Models may differ in the number of seeds; each needs two. For ``"auc"`` and
-            ``"average_precision"`` scores of class 1.
-        target: ``[N]`` class indices; a list of them for folds, which get the means and no interval.
+            like saved predictions; or ``[N, L]`` of 0 and 1 for labels. Models may differ in the number of seeds; each
+            needs two. For ``"auc"`` and ``"average_precision"`` scores of class 1.
+        target: ``[N]`` class indices, or ``[N, L]`` of labels; a list of them for folds, which get the means and no
+            interval. The labels of a sample are drawn together.
         measures: name in the catalogue, averaged as in a report, or function of ``[..., K, K]`` counts; or a list.
+            ``partial(imbtorch.f_score, average="none")`` gives the value of each class or label.
         num_classes: number of classes K; by default the largest index plus one.
         positive: positive one of two classes that are not 0 and 1, such as texts.
         class_groups: name -> classes, such as :func:`~imbtorch.shot_groups`; adds ``recall/few`` and the like, the
-            means over these classes of the measures that have a value for each class.
+            means over these classes of the measures that have a value for each class, of recall if none has.
         cluster: ``[N]`` id of the cluster of each sample, such as its patient; whole clusters are then drawn. By
             default samples are independent.
+        ignore_index: target of the samples, or of single labels, to leave out.
         draws: number of draws.
         level: nominal coverage of the intervals, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
 
     Returns:
-        :class:`Runs`, on the CPU, or for a list of measures, or class groups, a mapping: name -> :class:`Runs`. Print
-        it for a table. A difference A - B is the first that was given minus the later one.
+        :class:`Runs`, on the CPU, or for several measures, classes or class groups a mapping: name -> :class:`Runs`.
+        Print it for a table. A difference A - B is the first that was given minus the later one.
 
     Raises:
         ValueError: without models or measures, for a model with fewer than two seeds, shapes that differ, classes out
-            of range, no samples, and class groups without a measure that has a value for each class.
+            of range, and no samples.
         TypeError: for predictions, targets or ids that are not tensors of integers.
 
     >>> generator = torch.Generator().manual_seed(0)
@@ -247,20 +257,27 @@ def over_runs(
         raise ValueError("cluster must be left out for folds, which have no intervals")
     targets: list[Tensor] = list(target) if folds else [target]  # type: ignore[list-item]
     _check_folds(runs, targets) if folds else _check_runs(runs)
-    runs, targets, names = _as_tensors(runs, targets, positive)
-    if class_groups is not None:
-        wanted += _of_groups(wanted, class_groups, names or range(num_classes or _number_of_classes(runs, targets)))
+    runs, targets, names = _as_tensors(runs, targets, positive, ignore_index)
+    scored = _are_scores(runs, wanted)
+    if scored and (ignore_index, class_groups) != (None, None):
+        raise ValueError("ignore_index and class_groups must be left out for measures of scores")
+    if not scored:
+        preds, labels = [each for some in runs.values() for each in some], 0
+        if not names:
+            labels = number_of_labels(preds, targets[0], num_classes, ignore_index)
+            num_classes = _number_of_classes([*targets, *preds], num_classes, labels, ignore_index)
+        wanted = _by_class(wanted, class_groups, names or range(labels or num_classes or 0), labels)
     if folds:
-        found = _over_folds(runs, targets, wanted, num_classes, level)
+        found = _over_folds(runs, targets, wanted, num_classes, ignore_index, level)
     else:
         (target,) = targets
-        if _are_scores(runs, wanted):
+        if scored:
             parts, groups = _of_scores(runs, target, wanted, cluster, draws, generator)
         else:
-            parts, groups = _of_classes(runs, target, wanted, num_classes, cluster, draws, generator)
+            parts, groups = _of_classes(runs, target, wanted, num_classes, cluster, ignore_index, draws, generator)
         found = {name: _summary(runs, each, groups, level) for name, each in parts.items()}
         _warn_of_equal_seeds(runs, target)
-    return next(iter(found.values())) if alone and class_groups is None else RunsByMeasure(found)
+    return next(iter(found.values())) if alone and len(found) == 1 else RunsByMeasure(found)
 
 
 def _wanted(measures: Measured | Sequence[Measured]) -> tuple[list[Measured], bool]:
@@ -272,27 +289,40 @@ def _wanted(measures: Measured | Sequence[Measured]) -> tuple[list[Measured], bo
     return list(measures), False
 
 
-def _number_of_classes(runs: Mapping[str, Sequence[Tensor]], targets: Sequence[Tensor]) -> int:
-    return max(int(each.max()) for some in (targets, *runs.values()) for each in some if each.numel()) + 1
+def _number_of_classes(
+    indices: Sequence[Tensor], given: int | None, labels: int, ignore_index: int | None
+) -> int | None:
+    if labels or given is not None:
+        return given
+    kept = [each if ignore_index is None else each[each != ignore_index] for each in indices]
+    return max([1, *(int(each.max()) for each in kept if each.numel())]) + 1
 
 
-def _of_groups(
-    wanted: Sequence[Measured], class_groups: Mapping[str, Sequence[str | int]], classes: Sequence[str | int]
+def _by_class(
+    wanted: Sequence[Measured],
+    class_groups: Mapping[str, Sequence[str | int]] | None,
+    classes: Sequence[str | int],
+    labels: int,
 ) -> list[Measured]:
-    """Return the means over class groups of the measures that have a value for each class."""
-    groups, found = checked_class_groups(class_groups, list(map(str, classes))), dict[str, Measured]()
-    of_counts = [each for each in wanted if not (isinstance(each, str) and each in AREAS)]
-    for each in (measure_of_counts(each, len(classes)) for each in of_counts):
-        if isinstance(each, AveragedMeasure) and "none" in allowed_averages(each.traits, each.counting):
-            parts = {f"{each.name}/{name}": some for name, some in groups.items()}
-            found |= {key: replace(each, name=key, average="none", over_classes=some) for key, some in parts.items()}
-    if not found:
-        raise ValueError("class_groups needs a measure that has a value for each class; add 'recall' to measures")
-    return list(found.values())
+    """Return the measures, those with ``average="none"`` class by class, and their means over class groups."""
+
+    def parts(given: Measured, some: Mapping[str, tuple[int, ...]]) -> dict[str, Measured]:
+        one = measure_of_counts(given, 2 if labels else len(classes), labels or None)
+        if not isinstance(one, AveragedMeasure) or "none" not in allowed_averages(one.traits, one.counting):
+            return {}
+        keys = {f"{one.name}/{name}": places for name, places in some.items()}
+        return {key: replace(one, name=key, average="none", over_classes=places) for key, places in keys.items()}
+
+    groups, each = checked_class_groups(class_groups, list(map(str, classes))), list[Measured]()
+    for given in wanted:
+        alone = arguments_of(given)[1].get("average", "macro") in ("none", None)
+        each += parts(given, {str(name): (place,) for place, name in enumerate(classes)}).values() if alone else [given]
+    of_groups = {key: one for given in wanted for key, one in parts(given, groups).items()}
+    return [*each, *(of_groups or parts("recall", groups)).values()]
 
 
 def _as_tensors(
-    runs: Mapping[str, Sequence[Any]], targets: Sequence[Any], positive: Any
+    runs: Mapping[str, Sequence[Any]], targets: Sequence[Any], positive: Any, ignore_index: int | None
 ) -> tuple[dict[str, list[Tensor]], list[Tensor], Sequence[str] | None]:
     """Return tensors: indices of classes, which are typed like saved predictions, and scores as they are; and names.
 
@@ -300,7 +330,11 @@ def _as_tensors(
         runs: name of a model -> predictions of its seeds, or of its folds.
         targets: targets of all seeds, or of each fold.
         positive: positive one of two classes.
+        ignore_index: target to leave out, an index.
     """
+    if ignore_index is not None or np.ndim(targets[0]) > 1:  # indices, or 0 and 1 of labels
+        as_tensors = partial(map, torch.as_tensor)
+        return {name: list(as_tensors(some)) for name, some in runs.items()}, list(as_tensors(targets)), None
     given = {(name, at): each for name, some in runs.items() for at, each in enumerate(some)}
     if positive is None and all(isinstance(each, Tensor) for each in (*targets, *given.values())):
         return {name: list(some) for name, some in runs.items()}, list(targets), None
@@ -387,25 +421,27 @@ def _of_classes(
     wanted: Sequence[Measured],
     num_classes: int | None,
     cluster: Tensor | None,
+    ignore_index: int | None,
     draws: int,
     generator: torch.Generator | None,
 ) -> tuple[dict[str, _Values], int]:
     """Compute measures of predicted classes; return them by name, and the number of clusters."""
     preds = {f"runs[{name!r}][{index}]": each for name, some in runs.items() for index, each in enumerate(some)}
-    outcomes = checked_outcomes(preds, target, num_classes, cluster)
-    called = [measure_of_counts(each, outcomes.classes) for each in wanted]
-    values = [evaluated(each, outcomes.counted()) for each in called]
-    sizes = chunks(draws, max(len(preds) * outcomes.classes**2, len(outcomes.times)), values[0].device)
+    outcomes = checked_outcomes(preds, target, num_classes, cluster, ignore_index)
+    called = [measure_of_counts(each, *outcomes.measured) for each in wanted]
+    counts = outcomes.counted()
+    values = [outcomes.evaluated(each, counts) for each in called]
+    sizes = chunks(draws, max(counts.numel(), len(outcomes.times)), values[0].device)
     seeds = [len(some) for some in runs.values()]
     if cluster is not None:
         warn_of_large_cluster("over_runs", outcomes.of_clusters(outcomes.times).sum(-1))
     drawn = [torch.empty(len(called), 0, len(preds), dtype=torch.float64)]
     for size in announced(sizes, draws, "the comparison of seeds", "fewer draws= shorten it"):
-        counts = _draw(outcomes, seeds, size, generator)
-        drawn.append(torch.stack([evaluated(each, counts) for each in called]))
+        counts = draw_counts(outcomes, seeds, size, generator)
+        drawn.append(torch.stack([outcomes.evaluated(each, counts) for each in called]))
     parts = zip(called, values, torch.cat(drawn, 1), strict=True)
     found = [_Values(measure_text(each), *_ends(each), *some) for each, *some in parts]
-    return _by_name(wanted, found), outcomes.clusters
+    return _by_name(wanted, found), outcomes.clusters if cluster is not None else 0
 
 
 def _of_scores(
@@ -492,19 +528,18 @@ def _over_folds(
     targets: Sequence[Tensor],
     wanted: Sequence[Measured],
     num_classes: int | None,
+    ignore_index: int | None,
     level: float,
 ) -> dict[str, Runs]:
     """Compute means over folds, whose samples differ."""
     scored = _are_scores(runs, wanted)
-    if num_classes is None and not scored:
-        num_classes = _number_of_classes(runs, targets)
     folds = []
     for at, target in enumerate(targets):
         fold = {name: [some[at]] for name, some in runs.items()}
         if scored:
             folds.append(_of_scores(fold, target, wanted, None, 0, None)[0])
         else:
-            folds.append(_of_classes(fold, target, wanted, num_classes, None, 0, None)[0])
+            folds.append(_of_classes(fold, target, wanted, num_classes, None, ignore_index, 0, None)[0])
     none = torch.tensor(math.nan, dtype=torch.float64)
 
     def mean(values: Tensor) -> Interval:
@@ -518,8 +553,11 @@ def _over_folds(
     return found
 
 
-def _draw(outcomes: JointOutcomes, seeds: list[int], size: int, generator: torch.Generator | None) -> Tensor:
-    """Draw counts of all runs from the same samples, ``[size, R, K, K]``; each model has pseudo-samples of its own."""
+def draw_counts(outcomes: JointOutcomes, seeds: list[int], size: int, generator: torch.Generator | None) -> Tensor:
+    """Draw counts of all runs from the same samples, ``[size, R, K, K]``, or ``[size, R, L, 2, 2]``.
+
+    Each model has pseudo-samples of its own.
+    """
     actual = outcomes.actual()
     worth = torch.ones_like(actual)  # samples that a pseudo-sample stands for
     if outcomes.cluster is None:
@@ -537,13 +575,15 @@ def _draw(outcomes: JointOutcomes, seeds: list[int], size: int, generator: torch
     totals = totals * outcomes.times.sum() / totals.sum(0)
     rows = (actual > 0).nonzero().flatten()
     row = rows.repeat(2)
-    right = pooled_recall(outcomes.counted().diagonal(dim1=-2, dim2=-1).mean(0), actual).expand(len(rows))
+    hits = outcomes.counted().diagonal(dim1=-2, dim2=-1).mean(0).flatten()
+    right = pooled_recall(hits, actual).expand(len(rows))
     seen = outcomes.seen if len(outcomes.seen) > 1 else torch.arange(outcomes.classes)
     drawn = []
     for preds in outcomes.preds.split(seeds):  # type: ignore[no-untyped-call]
         lumps = gammas(torch.cat((right, 1 - right)), size, generator) * worth[row].unsqueeze(-1)
         step = torch.randint(1, len(seen), (len(rows), size), generator=generator)
         wrong = seen[(torch.searchsorted(seen, rows).unsqueeze(-1) + step) % len(seen)]  # another class that occurs
+        wrong = (rows ^ 1).unsqueeze(-1).expand_as(wrong) if outcomes.labels else wrong
         columns = torch.cat((rows.unsqueeze(-1).expand(-1, size), wrong)).expand(len(preds), -1, -1)
         scale = ratio(totals, outcomes.actual(mass).index_add_(0, row, lumps))
         model = replace(outcomes, preds=preds)

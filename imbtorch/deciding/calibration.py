@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from scipy import special
 from torch import Tensor
 
-from imbtorch.counts import double
+from imbtorch.counts import check_choice, double
 from imbtorch.deciding.steady import filled, pooled
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.intervals import jackknife
@@ -156,19 +156,21 @@ class Calibration:
         interval = (f"share: {100 * self.level:g}% {self.method}",) if self.method else ()
         return Table({"above": rows}, notes + interval)
 
-    def plot(self, ax: Any | None = None) -> Any:
-        """Draw the share of positives over the mean score with intervals, in log-odds, and a histogram below.
+    def plot(self, ax: Any | None = None, scale: Literal["logit", "linear"] = "logit") -> Any:
+        """Draw the share of positives over the mean score with intervals, and a histogram below.
 
         Args:
             ax: matplotlib axes, for the shares alone; by default a new figure with both.
+            scale: ``"logit"``, which shows rare classes, or ``"linear"``, from 0 to 1.
 
         Returns:
             Figure (None if axes were given) and axes of the shares.
         """
         from imbtorch.plots.calibration import plot_calibration
 
+        check_choice("scale", scale, ("logit", "linear"))
         shares = torch.stack((self.share, self.low, self.high))
-        return plot_calibration(self.score, shares, self.above, self.number, ax, level=self.level)
+        return plot_calibration(self.score, shares, self.above, self.number, ax, level=self.level, scale=scale)
 
     def __str__(self) -> str:
         """Return the table as text."""

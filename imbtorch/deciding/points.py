@@ -67,6 +67,7 @@ class OperatingPoint:
     limits: Mapping[str, float] = field(default_factory=dict)
     correct: Callable[[], Interval] | None = field(default=None, repr=False)
     _advice = staticmethod(str)  # text about the rule of the sweep, which DecidingSweep replaces
+    class_axis = 0  # that of the rule
 
     @cached_property
     def corrected(self) -> Interval | None:

@@ -75,7 +75,7 @@ def _beyond_the_ends(result: SweepResult) -> str:
     remedy = "scale or shift the scores" if logits else "pass logits with logits=True, scaled or shifted"
     return (
         f"{samples:g} scores of both classes lie beyond {where} and count as equal, although they may differ, so that "
-        f"areas, the threshold and its value ignore their order; {remedy}. imbtorch.report ranks any scores exactly"
+        f"no threshold separates them; {remedy}. imbtorch.report ranks any scores exactly"
     )
 
 
@@ -94,8 +94,8 @@ def _in_mixed_bins(result: SweepResult) -> str:
     fullest = counts.prod(-1).argmax()
     return (
         f"scores of both classes differ but fall between the same two thresholds, such as "
-        f"{counts[fullest].sum().item():g} scores above {_above(result, int(place[fullest]))}, so that AUC may be off "
-        f"by {lost:.3f}; imbtorch.report ranks any scores exactly"
+        f"{counts[fullest].sum().item():g} scores above {_above(result, int(place[fullest]))}, so that "
+        f"{_harm(result, f'AUC may be off by {lost:.3f}')}; imbtorch.report ranks any scores exactly"
     )
 
 
@@ -122,7 +122,13 @@ def _crowds(result: SweepResult) -> str:
     last = int(place) == len(settings.edges)
     lie = f"above {_above(result, int(place))} " + ("count as equal" if last else "fall between two thresholds")
     remedy = "" if logits else "; pass logits with logits=True, which float32 resolves better"
-    return f"{samples:g} scores {lie}; unless they are equal, AUC or average precision may be off by {most:.3f}{remedy}"
+    harm = _harm(result, f"AUC or average precision may be off by {most:.3f}")
+    return f"{samples:g} scores {lie}; unless they are equal, {harm}{remedy}"
+
+
+def _harm(result: SweepResult, of_areas: str) -> str:
+    """Say what crowded scores harm: areas only where they were asked for."""
+    return of_areas if {"auc", "average_precision"} & {*result._settings.also} else "no threshold separates them"
 
 
 def _above(result: SweepResult, place: int) -> str:
@@ -161,15 +167,15 @@ def _few_samples(result: SweepResult) -> str:
 
 
 OF_THRESHOLDS: tuple[Finder, ...] = (
-    (("unseen",), _unseen),
-    (("probabilities",), _like_probabilities),
-    (("crowded",), _beyond_the_ends),
-    (("crowded",), _in_mixed_bins),
-    (("crowds", "crowded"), _crowds),
-    (("infeasible",), _without_threshold),
-    (("few samples",), _few_samples),
+    ("unseen", _unseen),
+    ("probabilities", _like_probabilities),
+    ("crowded", _beyond_the_ends),
+    ("crowded", _in_mixed_bins),
+    ("crowded", _crowds),
+    ("infeasible", _without_threshold),
+    ("few samples", _few_samples),
 )
-"""Kinds of each problem, the first of which is its own, and the function that describes it, or returns ``""``."""
+"""Kind of each problem of a sweep, and the function of a result that describes it."""
 
 
 # --- logit adjustments -----------------------------------------------------------------------------------------------
@@ -223,8 +229,8 @@ def _at_an_end(result: LogitAdjustmentResult) -> str:
 
 
 OF_ADJUSTMENTS: tuple[Finder, ...] = (
-    (("unseen",), _unseen_classes),
-    (("order",), _another_order),
-    (("infeasible",), _without_tau),
-    (("end",), _at_an_end),
+    ("unseen", _unseen_classes),
+    ("order", _another_order),
+    ("infeasible", _without_tau),
+    ("end", _at_an_end),
 )

@@ -1,5 +1,6 @@
 """Decision rules as modules, whose numbers travel in checkpoints: logit adjustment and thresholds."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -8,7 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from imbtorch.compat import checks_trace, is_traced, is_tracked, rank_zero, warn_caller
-from imbtorch.counting.logits import ENOUGH, PROBABILITIES, SUMS, like_probabilities, logit_threshold, sum_to_one
+from imbtorch.counting.logits import (
+    ENOUGH,
+    PROBABILITIES,
+    SUMS,
+    like_probabilities,
+    logit_threshold,
+    of_class_one,
+    sum_to_one,
+)
 from imbtorch.counts import has_float64
 
 NAMED = 20  # most classes that an error names
@@ -25,12 +34,18 @@ class _Rule(nn.Module):
 
     Attributes:
         of_a_sweep: whether a sweep owns the rule. A state dict may then lack it, for a sweep that was added later.
-        chosen: whether the numbers were chosen: False for the rule of a sweep at its start, and for one that has loaded
-            the state of such a rule. The metadata of a state dict hold it.
+        chosen: whether the numbers were chosen, float64 ``[]`` on the CPU: 0 for the rule of a sweep at its start, and
+            for one that has loaded the state of such a rule; 1 if a state does not say.
         quiet: whether the rule may be used before it is chosen, without a warning.
     """
 
+    chosen: Tensor
+
+    __jit_unused_properties__ = cast(
+        "list[str]", ["used", "tau", "threshold", "log_odds"]
+    )  # but the instance's numbers
     _numbers = cast("tuple[str, ...]", ())  # names of the attributes that hold numbers; TorchScript reads annotations
+    _marks = cast("tuple[str, ...]", ("chosen",))  # those that stay on the CPU, and that older states lack
     _unit = ""  # what a number stands for, in errors
     _moved = ""  # name of the number that a sweep chooses, which is 0 at its start
     _start = ""  # text of that start
@@ -38,15 +53,29 @@ class _Rule(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.of_a_sweep = False
-        self.chosen = True
+        self._mark("chosen", 1)
         self.quiet = False
         self._missing = False  # whether the state that was loaded last held no rule
         self._checked = False  # whether enough scores were compared with the kind that the rule takes
+        self._uses: set[str] = set()  # how it was used by programs
         self._told = False  # whether a use of it before it was chosen has been told
+
+    @property
+    def used(self) -> bool:
+        """Whether a program has called, traced or scripted the rule, read its number, or let it take another one."""
+        return bool(self._uses)
+
+    def _note_use(self) -> None:
+        if not torch.compiler.is_dynamo_compiling():  # whose graph would hold it
+            self._uses.add("used")
+
+    def _mark(self, name: str, value: int) -> None:
+        """Change a mark in place."""
+        self._write(name, torch.tensor(value, dtype=torch.float64, device="cpu"))
 
     def _write(self, name: str, value: Tensor) -> None:
         """Change a number in place, inside and outside ``inference_mode``."""
-        own: Any = getattr(self, name, None)
+        own: Any = self.__dict__.get(name)
         with torch.inference_mode(False), torch.no_grad():
             if own is None:
                 setattr(self, name, value.clone())
@@ -58,13 +87,14 @@ class _Rule(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
         """Move the numbers to another device; they keep their precision, which ``half()`` would take from them."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name in self._numbers:
-            own = getattr(self, name)
+        for name in (*self._numbers, *self._marks):
+            own = self.__dict__[name]
             probe = fn(torch.zeros(1, device=own.device))
             if probe.is_meta:
                 continue
+            kind = torch.float64 if has_float64(probe.device) else torch.float32
             with torch.inference_mode(False):
-                moved = own.to(probe.device, torch.float64 if has_float64(probe.device) else torch.float32)
+                moved = own if name in self._marks else own.to(probe.device, kind)
             if probe.device.type == "cpu" and probe.is_shared():  # type: ignore[no-untyped-call]
                 moved.share_memory_()
             setattr(self, name, moved)
@@ -72,10 +102,8 @@ class _Rule(nn.Module):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        for name in self._numbers:
-            destination[prefix + name] = getattr(self, name)
-        if hasattr(destination, "_metadata"):
-            destination._metadata.setdefault(prefix[:-1], {})["chosen"] = self.chosen
+        for name in (*self._numbers, *self._marks):
+            destination[prefix + name] = self.__dict__[name]
 
     def _load_from_state_dict(
         self,
@@ -89,7 +117,8 @@ class _Rule(nn.Module):
     ) -> None:
         """Copy saved numbers into the rule; refuse another number of classes or labels."""
         others = dict(state_dict)
-        saved = {name: _read(others.pop(prefix + name)) for name in self._numbers if prefix + name in state_dict}
+        names = [name for name in (*self._numbers, *self._marks) if prefix + name in state_dict]
+        saved = {name: _read(others.pop(prefix + name)) for name in names}
         missing = [prefix + name for name in self._numbers if name not in saved]
         if not self.of_a_sweep:
             missing_keys += missing
@@ -99,19 +128,18 @@ class _Rule(nn.Module):
         if saved and (error := self._error_in(saved)):
             error_msgs.append(f"{prefix}{error}")
             return
+        if saved and "chosen" not in saved:  # a state of an older version
+            self._mark("chosen", 1)
         for name, value in saved.items():
             self._write(name, value)
         self._missing = not saved
-        if saved:  # a state without the mark is of an older version, or was copied without its metadata
-            marked = local_metadata.get("chosen", not self.of_a_sweep)
-            self.chosen = marked or bool((saved[self._moved] != 0).any())
         unexpected_keys[:] = [key for key in unexpected_keys if not is_tracked(key, prefix)]
         super()._load_from_state_dict(others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 
     def _error_in(self, saved: dict[str, Any]) -> str:
         """Describe an error in saved numbers; return an empty text without one."""
         for name, value in saved.items():
-            own = getattr(self, name)
+            own = self.__dict__[name]
             dense = isinstance(value, Tensor) and value.layout == torch.strided and not value.is_meta
             if not (dense and value.is_floating_point()):
                 return f"{name} must be a dense tensor of real numbers, got {_got(value)}"
@@ -137,7 +165,9 @@ class _Rule(nn.Module):
             )
         for name, value in numbers.items():
             self._write(name, torch.as_tensor(value, dtype=torch.float64, device="cpu"))
-        self.chosen, self._missing = True, False
+        self._note_use()
+        self._mark("chosen", 1)
+        self._missing = False
 
     def _misfit(self, scores: Tensor) -> str:
         """Return a warning about scores that are probabilities; empty if they may be logits."""
@@ -145,6 +175,7 @@ class _Rule(nn.Module):
 
     def _check_use(self, scores: Tensor) -> None:
         """Warn at the first use of a rule that was not chosen, or, on the CPU, of probabilities in place of logits."""
+        self._note_use()
         if is_traced(scores):
             return
         name = type(self).__name__
@@ -153,7 +184,7 @@ class _Rule(nn.Module):
             self._checked = bool(text) or scores.numel() >= ENOUGH
             if text:
                 warn_caller(f"{name}: {text}")
-        untold = self._missing or not (self.chosen or self._told)
+        untold = self._missing or not (bool(self.chosen) or self._told)
         if self.quiet or not untold or not rank_zero() or checks_trace():
             return
         text = (
@@ -171,7 +202,7 @@ class _Rule(nn.Module):
 
     def _advice_on(self, value: float, place: int, named: str) -> str:
         """Return how to take a point whose number is not that of the rule; an empty text if it is."""
-        own = getattr(self, self._moved).reshape(-1)[place]
+        own = self.__dict__[self._moved].reshape(-1)[place]
         return "" if bool(own == own.new_tensor(value)) else f"; to decide by it, sweep.rule.take({named})"
 
 
@@ -313,7 +344,9 @@ class LogitAdjustment(_Rule):
 
     def extra_repr(self) -> str:
         """Return the arguments as text."""
-        return f"num_classes={len(self.prior)}, tau={float(self.tau):g}" + ", logits=False" * (not self.logits)
+        return f"num_classes={len(self.prior)}, tau={float(self.__dict__['tau']):g}" + ", logits=False" * (
+            not self.logits
+        )
 
 
 class Threshold(_Rule):
@@ -329,6 +362,9 @@ class Threshold(_Rule):
     the module to another device, and its state dict holds it, as a probability and as log-odds. Logits are compared
     with the log-odds, since the probability of a logit above 36.7 is 1 in float64.
 
+    The rule takes what its sweep was updated with: if these were scores of both classes, ``[N, 2, ...]`` for targets
+    ``[N, ...]``, it returns a class for each target. Without such a sweep it compares each score.
+
     Args:
         threshold: probability in [0, 1] strictly above which 1 is predicted; for several labels one for each, ``[L]``.
         logits: True if scores are logits; the threshold remains a probability.
@@ -338,6 +374,7 @@ class Threshold(_Rule):
         threshold: probabilities, float64 ``[]``, or ``[L]`` for labels.
         log_odds: their log-odds, in the same shape.
         logits: True if scores are logits.
+        class_axis: number of dimensions of scores of both classes, float64 ``[]`` on the CPU; 0 if the sweep took none.
 
     Raises:
         ValueError: for thresholds outside [0, 1], log-odds that are nan, and unless one of both is given.
@@ -352,9 +389,12 @@ class Threshold(_Rule):
 
     threshold: Tensor
     log_odds: Tensor
+    class_axis: Tensor
     logits: bool
+    dimensions: int
 
     _numbers = ("threshold", "log_odds")
+    _marks = ("chosen", "class_axis")
     _unit = "thresholds"
     _moved, _start = "log_odds", "threshold 0.5"
 
@@ -366,6 +406,7 @@ class Threshold(_Rule):
         log_odds: float | Sequence[float] | Tensor | None = None,
     ) -> None:
         super().__init__()
+        self._mark("class_axis", 0)
         if (threshold is None) == (log_odds is None):
             raise ValueError("Threshold takes either threshold, a probability, or log_odds; pass one of them")
         if log_odds is None:
@@ -387,23 +428,43 @@ class Threshold(_Rule):
             return "threshold holds numbers outside [0, 1]"
         return "" if bool(((odds.sigmoid() - threshold).abs() < SLACK).all()) else "log_odds is not that of threshold"
 
+    def _write(self, name: str, value: Tensor) -> None:
+        super()._write(name, value)
+        if name == "class_axis":
+            self.dimensions = math.ceil(value)  # which an average of states brings near to it
+
+    def _check_use(self, scores: Tensor) -> None:
+        if not is_traced(scores):  # a program may have copied a state into the tensors
+            self.dimensions = math.ceil(self.class_axis)
+        super()._check_use(scores)
+
     def _misfit(self, scores: Tensor) -> str:
+        if self._hold_both(scores):
+            return f"scores {SUMS}" if sum_to_one(scores) else ""
         return PROBABILITIES if like_probabilities(scores, self.threshold.dim() == 1 and scores.dim() > 1) else ""
+
+    def _hold_both(self, scores: Tensor) -> bool:
+        """Return whether scores are those of both classes, as the sweep took them."""
+        several = self.dimensions > 0 and scores.dim() > 1 and scores.dim() != self.dimensions - 1
+        return several and scores.shape[1] == 2
 
     def forward(self, scores: Tensor) -> Tensor:
         """Decide for 1 where scores are above the threshold, else for 0.
 
         Args:
-            scores: ``[N, ...]`` probabilities or logits of class 1; ``[N, L, ...]`` for several labels.
+            scores: ``[N, ...]`` probabilities or logits of class 1; ``[N, 2, ...]`` of both classes if the sweep was
+                updated with these; ``[N, L, ...]`` for several labels.
 
         Returns:
-            int64 0 and 1 in the same shape.
+            int64 0 and 1 in the same shape; ``[N, ...]`` for scores of both classes.
 
         Raises:
             ValueError: for another number of labels.
         """
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             self._check_use(scores)
+        if self._hold_both(scores):
+            scores = of_class_one(scores, scores.dim() - 1) if self.logits else scores[:, 1]
         limit = self.log_odds if self.logits else self.threshold
         if limit.dim() == 1:
             labels = limit.shape[0]
@@ -451,23 +512,42 @@ class Threshold(_Rule):
             odds = [getattr(point, "log_odds", None) for point in points]
         if not found:
             raise TypeError(_not_taken("ThresholdSweep", source))
-        if len(found) != self.threshold.numel():
+        own = self.__dict__["threshold"]
+        if len(found) != own.numel():
             raise ValueError(
-                f"source has {len(found)} thresholds, but this rule has {self.threshold.numel()}; build it with one "
+                f"source has {len(found)} thresholds, but this rule has {own.numel()}; build it with one "
                 "for each label, as in Threshold([0.5] * num_labels)"
             )
         given = {"threshold": found} | ({} if None in odds else {"log_odds": odds})
         numbers = {
-            name: torch.tensor(each, dtype=torch.float64, device="cpu").reshape(self.threshold.shape)
+            name: torch.tensor(each, dtype=torch.float64, device="cpu").reshape(own.shape)
             for name, each in given.items()
         }
         self._take(points[0], **_with_odds(numbers))
+        taken = getattr(source, "class_axis", 0)
+        if taken:  # that of a point or of a result; without one the rule knows its own
+            self._mark("class_axis", taken)
 
     def extra_repr(self) -> str:
         """Return the arguments as text."""
-        rounded = ((self.threshold == 0) | (self.threshold == 1)) & self.log_odds.isfinite()
+        threshold, odds = self.__dict__["threshold"], self.__dict__["log_odds"]
+        rounded = ((threshold == 0) | (threshold == 1)) & odds.isfinite()
         name = "log_odds" if bool(rounded.any()) else "threshold"
-        return f"{name}={getattr(self, name).tolist()}, logits={self.logits}"
+        return f"{name}={self.__dict__[name].tolist()}, logits={self.logits}"
+
+
+def _noted(name: str) -> Any:
+    """Return a property that notes who reads a number, which the instance holds by the same name."""
+
+    def read(rule: _Rule) -> Tensor:
+        rule._note_use()
+        return cast(Tensor, rule.__dict__[name])
+
+    return property(read, lambda rule, value: rule.__dict__.update({name: value}))
+
+
+for _class, _name in ((LogitAdjustment, "tau"), (Threshold, "threshold"), (Threshold, "log_odds")):
+    setattr(_class, _name, _noted(_name))
 
 
 def _with_odds(numbers: dict[str, Tensor]) -> dict[str, Tensor]:

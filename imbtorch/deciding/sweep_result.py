@@ -100,6 +100,11 @@ class SweepResult(Result):
         return self._settings.counting.logits
 
     @property
+    def class_axis(self) -> int:
+        """Number of dimensions of the scores if they were those of both classes, ``[N, 2, ...]``; else 0."""
+        return self._settings.class_axis
+
+    @property
     def log_odds(self) -> Tensor:
         """Log-odds of the chosen threshold, float64 ``[]`` or ``[L]``; above 36.7 its probability is 1 in float64."""
         return self._chosen.log_odds.clone()
@@ -113,7 +118,9 @@ class SweepResult(Result):
         """
         if self._settings.counting.task == "multiclass":
             raise ValueError("a sweep of several classes has no rule; LogitAdjustmentSweep chooses one for them")
-        return Threshold(log_odds=self._chosen.log_odds, logits=self.logits)
+        rule = Threshold(log_odds=self._chosen.log_odds, logits=self.logits)
+        rule._mark("class_axis", self.class_axis)
+        return rule
 
     # --- curves -----------------------------------------------------------------------------------------------------
 
@@ -500,6 +507,7 @@ class SweepResult(Result):
             {name: limit.bound for name, limit in settings.limits.items()},
             None if settings.counting.weighted else partial(replace(self, _settings=settings)._corrected, index),
         )
+        vars(point)["class_axis"] = self.class_axis
         if point.alerts in (0, 1):
             warn_caller(f"ThresholdSweep: the best threshold predicts the same for all samples: {point}")
         return point

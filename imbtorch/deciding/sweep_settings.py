@@ -73,6 +73,7 @@ class SweepSettings:
         costs: ``[2, 2]`` costs by which it is chosen in place of the measure; None without.
         sure: level of the guarantee that all limits hold; None if they need to hold on the counted samples only.
         dtype: dtype of the scores.
+        class_axis: number of dimensions of the scores if they were those of both classes, ``[N, 2, ...]``; else 0.
     """
 
     counting: Counting
@@ -88,6 +89,7 @@ class SweepSettings:
     costs: Tensor | None = None
     sure: float | None = None
     dtype: torch.dtype = torch.float64
+    class_axis: int = 0
 
     @classmethod
     def of(

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from imbtorch.counting.clusters import BUCKETS
 from imbtorch.counts import Measure
 from imbtorch.intervals.intervals import Interval, of_clusters, values
 
@@ -33,7 +34,7 @@ def resample_buckets(
         estimates = {name: values(each, filled.sum(0).double(), dims) for name, each in measures.items()}
         unknown = {name: torch.full_like(each, torch.nan) for name, each in estimates.items()}
         return {name: Interval(estimates[name], nan, nan, level, ONE_BUCKET) for name, nan in unknown.items()}
-    found = of_clusters(measures, filled.double(), draws, level, generator, False, dims)
+    found = of_clusters(measures, filled.double(), draws, level, generator, False, dims, BUCKETS)
     method = f"cluster bootstrap of {len(filled)} buckets"
 
     def of_buckets(text: str) -> str:

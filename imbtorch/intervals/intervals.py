@@ -25,6 +25,7 @@ from imbtorch.intervals.draws import (
     effective_samples,
     multinomial,
     normal_quantile,
+    sizes_of_errors,
     student_quantile,
 )
 from imbtorch.measures.named import Measured, measure_text, measures_of_counts
@@ -217,7 +218,7 @@ def _drawn(
     event_dims: int,
 ) -> dict[str, Interval]:
     """Compute intervals from draws of a posterior; the bias is that of test sets like ``independent`` counts."""
-    measured = {name: _Measured(each, counts, event_dims) for name, each in measures.items()}
+    measured = {name: _Measured(each, counts, event_dims, source) for name, each in measures.items()}
     at_mean, recalls = _evaluate(list(measured.values()), source, draws, generator)
     if recalls is not None and event_dims == 2:
         averages = [
@@ -233,11 +234,12 @@ def _drawn(
 class _Measured:
     """A measure, with its value on the counts and its values on the draws."""
 
-    def __init__(self, measure: Measure, counts: Tensor, event_dims: int) -> None:
+    def __init__(self, measure: Measure, counts: Tensor, event_dims: int, source: CountsPosterior) -> None:
         self.measure, self.event_dims = measure, event_dims
         self.estimate = self.of(counts)
         self.kind = "class" if self.estimate.ndim > counts.ndim - event_dims else "average"
         self.margins = not needs_matrix(measure)
+        self.sized = source.sizes is not None and not self._reads_rows(counts + 1)
         self.drawn: dict[str, list[Tensor]] = {}
         self.bias: Tensor | None = None
 
@@ -245,14 +247,24 @@ class _Measured:
         """Compute values of counts."""
         return values(self.measure, counts, self.event_dims)
 
+    def _reads_rows(self, counts: Tensor) -> bool:
+        """Return whether values depend on the rates of each true class alone, as recalls do; counts must hold all."""
+        factors = torch.arange(1.0, counts.shape[-1] + 1, dtype=counts.dtype, device=counts.device).unsqueeze(-1)
+        return torch.allclose(self.of(counts), self.of(counts * factors), equal_nan=True)
+
     def interval(
-        self, counts: Tensor, at_mean: Mapping[str, Tensor], recalls: Tensor | None, level: float, keep_draws: bool
+        self,
+        counts: Tensor,
+        at_mean: Mapping[tuple[str, bool], Tensor],
+        recalls: Tensor | None,
+        level: float,
+        keep_draws: bool,
     ) -> Interval:
         """Compute the outermost bounds of all variants of the draws, moved outwards for curvature, dispersion and bias.
 
         Args:
             counts: counts of the posterior.
-            at_mean: kind of measure -> mean draw.
+            at_mean: kind of measure, and whether it reads columns -> mean draw.
             recalls: ``[samples, ..., K]`` recalls of the draws with the pooled prior, or None.
             level: nominal coverage of the interval.
             keep_draws: whether the interval keeps the draws.
@@ -261,7 +273,7 @@ class _Measured:
         ends = [quantiles(each, level) for each in parts.values()]
         low = torch.stack([end[0] for end in ends]).amin(0)
         high = torch.stack([end[1] for end in ends]).amax(0)
-        plain, at_mean_draw = parts["plain"], self.of(at_mean[self.kind])
+        plain, at_mean_draw = parts["plain"], self.of(at_mean[self.kind, self.sized])
         perfect = self.of(torch.diag_embed(counts.sum(-1)))  # nan for a class that has neither targets nor predictions
         lower, upper = moved_outwards(low, high, 2 * (at_mean_draw - plain.mean(0)))  # infinite draws have no mean
         if self.kind == "average" and recalls is not None:
@@ -373,29 +385,30 @@ def _shrunk_rates(events: Tensor, trials: Tensor, variance: Callable[[Tensor], T
 
 def _evaluate(
     measured: list[_Measured], source: CountsPosterior, draws: int, generator: torch.Generator | None
-) -> tuple[dict[str, Tensor], Tensor | None]:
+) -> tuple[dict[tuple[str, bool], Tensor], Tensor | None]:
     """Let measures read the draws; return the mean draw of each kind of measure, and the recalls drawn for averages."""
     kinds = sorted({each.kind for each in measured})
-    rates = {kind: torch.zeros(source.shape, dtype=torch.float64, device=source.rows.device) for kind in kinds}
+    empty = torch.zeros(source.shape, dtype=torch.float64, device=source.rows.device)
+    rates = {(each.kind, each.sized): empty.clone() for each in measured}
     totals = torch.zeros_like(source.actual)
-    ways = sorted({(each.kind, each.margins) for each in measured})
+    ways = sorted({(each.kind, each.margins, each.sized) for each in measured})
     recalls: list[Tensor] = []
     first = ways[0] if source.pooled and source.size > 2 and kinds[0] == "average" else None
     sizes = source.chunks(draws, matrices=not all(each.margins for each in measured))
     for size in announced(sizes, draws, "posterior intervals", FASTER):
         some = source.draw(size, generator, kinds)
         totals += some.totals.sum(-1) / draws
-        for kind in kinds:
-            rates[kind] += some.sum_of_rates(kind) / draws
+        for (kind, sized), summed in rates.items():
+            summed += some.sum_of_rates(kind, sized) / draws
         for way, variant in itertools.product(ways, source.variants):
-            counts = some.counts(way[0], variant, margins=way[1])
+            counts = some.counts(way[0], variant, margins=way[1], sized=way[2])
             if (way, variant) == (first, "plain"):
                 right, actual, _ = margins(counts)
                 recalls.append(ratio(right, actual))
             for each in measured:
-                if (each.kind, each.margins) == way:
+                if (each.kind, each.margins, each.sized) == way:
                     each.drawn.setdefault(variant, []).append(each.of(counts))
-    at_mean = {kind: source.mean(rates[kind], totals) for kind in kinds}
+    at_mean = {each: source.mean(summed, totals) for each, summed in rates.items()}
     return at_mean, torch.cat(recalls) if recalls else None
 
 
@@ -538,16 +551,19 @@ def of_clusters(
     generator: torch.Generator | None,
     keep_draws: bool,
     event_dims: int,
+    hashed: int = 0,
 ) -> dict[str, Interval]:
     """Compute the outermost bounds of resampled clusters, stretched, and of the posterior of effective samples.
 
-    Clusters are float64 ``[..., M, K, K]``, all with samples, and need not be whole; see :func:`bootstrap`.
+    Clusters are float64 ``[..., M, K, K]``, all with samples, and need not be whole; see :func:`bootstrap`. They may be
+    those of ``hashed`` buckets that hold samples.
     """
     check_draws(draws, level, generator)
     counts = clusters.sum(-event_dims - 1)
     resampled = _values_of(measures, clusters_drawn(clusters, draws, generator, event_dims), event_dims)
-    worth = effective_samples(clusters, event_dims)
-    source = CountsPosterior(counts, "auto", "fixed", worth)
+    worth = effective_samples(clusters, event_dims, hashed)
+    sizes = sizes_of_errors(clusters, event_dims, hashed)
+    source = CountsPosterior(counts, "auto", "fixed", worth, sizes)
     independent = counts * ratio(worth, counts.sum(-1)).unsqueeze(-1)
     by_class = _drawn(measures, counts, source, (independent, "drawn"), draws, level, generator, True, event_dims)
     right, largest = torch.diag_embed(counts.sum(-1)), largest_cluster(clusters.flatten(-event_dims).sum(-1))

@@ -15,6 +15,7 @@ from imbtorch.compat import logged, rank_zero, warn_once
 from imbtorch.counts import check_choice
 from imbtorch.deciding.ties import TIES, Ties
 from imbtorch.lightning.base import Callback
+from imbtorch.lightning.checkpoint_watcher import loaded
 
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import ModelCheckpoint as LightningCheckpoint
@@ -83,19 +84,25 @@ class TieRule(_Base):
             ValueError: for another file, or one whose weights were saved without a validation.
         """
         named = "/" + str(path).replace("\\", "/")
-        name = max((name for name in self._kept if named.endswith("/" + name)), key=len, default=None)
+        kept = self._kept or self._kept_by_file(path)
+        name = max((name for name in kept if named.endswith("/" + name)), key=len, default=None)
         if name is None:
             raise ValueError(
-                f"this callback holds no values of {str(path)!r}; it holds those of {sorted(self._kept)}. A run that "
+                f"this callback holds no values of {str(path)!r}; it holds those of {sorted(kept)}. A run that "
                 "began with another checkpoint callback has none of the files which that one saved"
             )
-        values = self._kept[name]
+        values = kept[name]
         if values is None:
             raise ValueError(
                 f"the weights in {str(path)!r} were saved without a validation, so there are no values of them; call "
                 "`trainer.validate(ckpt_path=...)` with this file, or let each epoch that saves validate first"
             )
         return dict(values)
+
+    def _kept_by_file(self, path: str | PathLike[str]) -> dict[str, dict[str, float] | None]:
+        """Return the values that a file holds, if other processes trained, as those of ``ddp_spawn`` and notebooks."""
+        states = loaded(path).get("callbacks") if self.best_model_path else None
+        return dict((states or {}).get(self.state_key, {}).get("kept", {}))
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Refuse the Trainer of the other package, which would keep the last epoch in place of the best.

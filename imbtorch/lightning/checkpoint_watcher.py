@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,14 +37,23 @@ class TrainingPoint(NamedTuple):
     @classmethod
     def of_file(cls, path: str | Path) -> TrainingPoint | None:
         """Return the point of the training that wrote a local file, without its weights; None if it is not known."""
-        if not Path(path).is_file():
-            return None
         try:
-            return cls.of_checkpoint(torch.load(path, map_location="cpu", mmap=True, weights_only=True))
-        except (RuntimeError, pickle.UnpicklingError):  # an old format, or objects that are not safe to load
+            return cls.of_checkpoint(checkpoint) if (checkpoint := loaded(path)) else None
+        except (ValueError, LookupError, TypeError, AttributeError):  # no checkpoint
             return None
-        except (ValueError, LookupError, TypeError, AttributeError, EOFError):  # a damaged file, or no checkpoint
-            return None
+
+
+def loaded(path: str | PathLike[str]) -> Mapping[str, Any]:
+    """Return the content of a local checkpoint; nothing if it cannot be read."""
+    if not Path(path).is_file():
+        return {}
+    try:
+        checkpoint = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError):  # an old format, or objects that are not safe to load
+        return {}
+    except (ValueError, LookupError, TypeError, AttributeError, EOFError):  # a damaged file
+        return {}
+    return checkpoint if isinstance(checkpoint, Mapping) else {}
 
 
 class CheckpointWatcher:

@@ -31,10 +31,10 @@ from imbtorch.compat import (
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
 from imbtorch.lightning.base import Callback, is_fitting, reports, shared_results
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
-from imbtorch.lightning.flat_monitors import MANY, Course, is_harmed
+from imbtorch.lightning.flat_monitors import Course, is_harmed
 from imbtorch.lightning.loggers import mlflow_problem, names_for_mlflow
 from imbtorch.measures.traits import by_any_name
-from imbtorch.metrics.base import CountsMetric
+from imbtorch.metrics.base import MANY, CountsMetric
 from imbtorch.metrics.deciding import DecidingSweep
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
 from imbtorch.metrics.state import SyncedMetric
@@ -49,9 +49,8 @@ MISSED_NAME = "Early stopping conditioned on metric"  # begin of its error, whic
 REMEDIES = {  # part of an error of Lightning about what a module logged -> its likely cause
     "Could not find the `LightningModule` attribute": "a metric that is logged is no attribute of the module, or was "
     "replaced after it was first logged; build metrics once, in __init__, and only update them in steps",
-    "return of the metric logged as": "self.log takes a single value, but a report or a sweep has a value for each "
-    "name; write self.log_dict(self.report), or self.log(name, self.report[name]) for one of them",
 }
+NOT_ONE = "return of the metric logged as"  # part of its error about the metric of several values
 
 
 class _Guard:
@@ -70,6 +69,7 @@ class _Guard:
         self._logged_as: dict[str, str | None] = {}  # logged name -> path of the metric that a fit logged first
         self._courses: dict[str, Course] = {}  # monitored name -> its validations in a fit
         self._best: dict[int, int] = {}  # id of a callback -> index of its best validation in a fit
+        self._equal: dict[str, set[float]] = {}  # monitored name -> plain numbers that were the value of a report
         self._checkpoints = CheckpointWatcher()
 
     # --- processes that count together --------------------------------------------------------------------------------
@@ -78,7 +78,8 @@ class _Guard:
         """Check that counts are summed over the right processes, before the first batch."""
         self._check_processes(trainer, pl_module)
         self._warn_of_names_in_mlflow(trainer, pl_module)
-        self._logged_as, self._courses, self._best = {}, {}, {}
+        self._logged_as, self._courses, self._best, self._equal = {}, {}, {}, {}
+        self._already_warned = {key for key in self._already_warned if not key.startswith("flat ")}
         list(self._checkpoints.newly_kept(trainer))  # what an earlier fit has kept
         _set_all(pl_module, RULES, "quiet", True)  # until the first validation has chosen
 
@@ -123,7 +124,44 @@ class _Guard:
             self._check_processes(trainer, pl_module)
             self._warn_of_names_in_mlflow(trainer, pl_module)
 
-    on_test_start = on_validation_start
+    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
+        """Do as before a validation; watch what reports count if the checkpoint was kept by the value of a sweep."""
+        self.on_validation_start(trainer, pl_module)
+        if any(sweep.keeps for sweep in _sweeps(pl_module).values()):
+            for _, metric in _counting_metrics(pl_module):
+                metric.watched = []
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Note by which value of a sweep a checkpoint that is tested was kept."""
+        if trainer.state.fn != "test":
+            return
+        states = [each for each in checkpoint.get("callbacks", {}).values() if isinstance(each, dict)]
+        states = [each for each in states if each.get("monitor") and each.get("best_model_path")]
+        tested = os.path.basename(str(trainer.ckpt_path))
+        mine = [each for each in states if os.path.basename(each["best_model_path"]) == tested]
+        monitors = {each["monitor"] for each in (mine or states)}
+        for name, sweep in _sweeps(pl_module).items():
+            sweep.keeps = name if monitors == {name} else sweep.keeps * (monitors == {sweep.keeps})
+
+    def _warn_of_half_adoption(self, trainer: Any, module: nn.Module) -> None:
+        """Warn of a test at 0.5 of a checkpoint that was kept by the value at a sweep's threshold, or at its tau."""
+        tested = [(path, metric, metric.watched) for path, metric in _counting_metrics(module) if metric.watched]
+        at_half = all(
+            set(torch.tensor(getattr(each, "threshold", 0.5)).view(-1).tolist()) == {0.5} for _, each, _ in tested
+        )
+        paths = {id(child): path for path, child in shared_results(module)}
+        for name, sweep in _sweeps(module).items():
+            unused = sweep.keeps == name and sweep.rule is not None and not sweep.rule.used
+            if unused and at_half and tested and not any(map(bool, (flag for *_, flags in tested for flag in flags))):
+                path, rule = tested[0][0], f"{_code(paths[id(sweep)])}.rule"
+                self._warn(
+                    trainer,
+                    f"half {name}",
+                    f"the checkpoint was kept by {name!r}, the value where {rule} decides, but the test counts the "
+                    f"scores without it; write {_code(path)}.update({rule}(scores), target) in test_step",
+                )
+        for _, metric in _counting_metrics(module):
+            metric.watched = None
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Let Lightning's warnings through again, also if nothing was validated; let sweeps decide again."""
@@ -243,6 +281,8 @@ class _Guard:
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Reset what an interrupted validation or test has updated, but no metric that held counts before it."""
         self._stop_ignoring()
+        if NOT_ONE in str(exception) and (text := self._logged_as_one(trainer, pl_module)):
+            exception.args = (text,)
         for begin, remedy in REMEDIES.items():
             if begin in str(exception) and any(_metrics(pl_module)):
                 self._warn(trainer, begin, remedy)
@@ -287,7 +327,8 @@ class _Guard:
             self._warn_of_repeated_samples(trainer, "validation", trainer.val_dataloaders)
 
     def on_test_end(self, trainer: Any, pl_module: Any) -> None:
-        """Check the values that the test logged, and the samples that it saw."""
+        """Check the values that the test logged, the samples that it saw, and whether it used the rule."""
+        self._warn_of_half_adoption(trainer, pl_module)
         self._check_resets(trainer, pl_module)
         if self._is_first(trainer):
             self._warn_of_shared_metrics(trainer, dict(_logged_metrics(trainer)))
@@ -298,12 +339,23 @@ class _Guard:
         """Check the values that training logged, those of the module's own hook at the next call."""
         self._check_run(trainer, pl_module)
 
-    on_train_epoch_start = on_train_end = on_train_epoch_end
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """Check what the epoch of training before has logged, once Lightning has computed it."""
+        self._check_run(trainer, pl_module)
+        self._note_values(trainer)
+        self._note_best(trainer)
+        self._warn_of_flat_values(trainer, pl_module)
+
+    on_train_end = on_train_epoch_start
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Warn of monitored values that could not choose, and yet chose the kept epoch or the end."""
         self._note_best(trainer)
         self._warn_of_flat_values(trainer, pl_module, ended=True)
+        sweeps = _sweeps(pl_module)
+        for callback, _, key, _ in _monitors(trainer):
+            if key in sweeps and getattr(callback, "best_model_path", None):
+                sweeps[key].keeps = key
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Check once more before a checkpoint is written."""
@@ -357,7 +409,7 @@ class _Guard:
         metrics = dict(_logged_metrics(trainer))
         for key in {key for _, _, key, _ in _monitors(trainer)} & metrics.keys():
             if Course.judges(metrics[key]) and key in trainer.callback_metrics:
-                self._courses.setdefault(key, Course(metrics[key])).add(trainer.callback_metrics[key])
+                self._courses.setdefault(key, Course(metrics[key])).add(float(trainer.callback_metrics[key]))
 
     def _note_best(self, trainer: Any) -> None:
         """Note for each callback whether the last validation is its best one so far."""
@@ -375,28 +427,34 @@ class _Guard:
             keeps = stopped or hasattr(callback, "best_model_path")
             if course is None or (ended and not keeps):
                 continue
+            score = getattr(callback, "best_model_score", getattr(callback, "best_score", None))
             best = self._best.get(id(callback))
+            best = course.best_by(None if score is None else float(score)) if best is None and ended else best
             if is_harmed(course.flat, best, ended, stopped):
                 what = f"has {'stopped' if stopped else 'kept an epoch'} although {key!r} could not choose"
                 if not ended:
                     what = f"has nothing to choose by so far, in {MANY} validations in a row"
                 text = f"{who}(monitor={key!r}, mode={mode!r}) {what}: {course.reasons[(best or 0) if ended else -1]}"
-                if isinstance(course.value, ReportedValue):
-                    calls = _calls(module)
-                    unlogged = {name: calls[name] for name in calls.keys() - trainer.callback_metrics.keys()}
-                    text += f". {course.remedy(module, unlogged)}"
-                self._warn(trainer, f"flat {key}", text)
+                calls = _calls(module)
+                unlogged = {name: calls[name] for name in calls.keys() - trainer.callback_metrics.keys()}
+                self._warn(trainer, f"flat {key}", f"{text}. {course.remedy(module, unlogged)}")
 
     def _check_logged_reports(self, trainer: Any, module: nn.Module) -> None:
-        """Raise if a report or sweep is logged as a single value."""
+        """Raise if a step logs a report or sweep as a single value."""
+        if text := self._logged_as_one(trainer, module):
+            raise TypeError(text)
+
+    def _logged_as_one(self, trainer: Any, module: nn.Module) -> str:
+        """Return what is wrong with a report or sweep that is logged as a single value, also in a collection."""
         paths = {id(child): path for path, child in shared_results(module)}
         for name, result in logged(trainer):
             if id(result.value) in paths:
                 call = _call(module, paths[id(result.value)], name)
-                raise TypeError(
+                return (
                     f"self.log({name!r}) takes a single value, but {type(result.value).__name__} has a value for each "
                     f"name; write {call}"
                 )
+        return ""
 
     def _check_resets(self, trainer: Any, module: nn.Module) -> None:
         """Raise if a metric that this evaluation updated was reset after it was logged, before it was computed."""
@@ -455,6 +513,22 @@ class _Guard:
                 f"not its value: write {calls[name]}. Then it is computed once at the end of the epoch, over all "
                 f"processes, and reset, and its monitors are checked{unchecked}",
             )
+        values = {value.full_name: value for _, each in shared_results(module) for value in each.values()}
+        for who, key, mode in monitors if trainer.validating else ():
+            if (value := values.get(key)) is None or value.higher_is_better is None:
+                continue
+            number, right = float(trainer.callback_metrics[key]), "max" if value.higher_is_better else "min"
+            last = value.report.last_result
+            if last is not None and number == float(last.rows[value.row]) and number not in (0, 0.5, 1):
+                self._equal.setdefault(key, set()).add(number)
+            if mode != right and len(self._equal.get(key, ())) > 1:  # one number may be equal by chance
+                self._warn(
+                    trainer,
+                    f"mode of {key}",
+                    f"{who}(monitor={key!r}, mode={mode!r}) keeps the worst epoch: {key!r} was the value of the report "
+                    f"in two epochs, and a {'higher' if right == 'max' else 'lower'} one is better; write "
+                    f"mode={right!r}",
+                )
 
     def _is_first(self, trainer: Any) -> bool:
         """Return whether this guard is the first of the trainer: only that one warns and raises."""
@@ -463,7 +537,7 @@ class _Guard:
     def _warn(self, trainer: Any, key: str, text: str) -> None:
         """Warn once, on one process."""
         if trainer.is_global_zero:
-            warn_once(self._already_warned, key, text)
+            warn_once(self._already_warned, key, text, again=True)
 
 
 class MonitorGuard(_Guard, Callback):
@@ -486,9 +560,10 @@ class MonitorGuard(_Guard, Callback):
     - a monitored name that nothing has logged and that is only similar, such as ``iam`` for ``val_iam``, or that a
       report logs only if it is built with another measure,
     - a monitored value without a known direction, such as dominance or a function of your own,
-    - a monitored value of a report that cannot choose, because one class is predicted for all samples, or a single
-      metric that has not moved: after a ``fit`` of three validations or more that keeps such an epoch, when
-      ``EarlyStopping`` stops by it, and after ten such validations in a row,
+    - a monitored value that cannot choose, because one class is predicted for all samples: after a ``fit`` of three
+      validations or more that keeps such an epoch, when ``EarlyStopping`` stops by it, and after ten such validations
+      in a row; once in each ``fit``,
+    - a test at 0.5 of a checkpoint that was kept by the value of a sweep, whose rule was never used,
     - a value logged in place of the metric, with the monitors that therefore cannot be checked,
     - a metric that adds to the counts of an earlier epoch or of another stage, because nothing resets it,
     - two metrics that are logged under one name, and one metric that is logged for several dataloaders,
@@ -610,6 +685,19 @@ def _metrics(module: nn.Module) -> Iterator[tuple[str, SyncedMetric]]:
     for path, child in module.named_modules():
         if isinstance(child, SyncedMetric):
             yield path, child
+
+
+def _sweeps(module: nn.Module) -> dict[str, DecidingSweep]:
+    """Return the sweeps of a module by the names of their values."""
+    found = [each for _, each in shared_results(module) if isinstance(each, DecidingSweep)]
+    return {value.full_name: sweep for sweep in found for value in sweep.values() if value.row.measure == "value"}
+
+
+def _counting_metrics(module: nn.Module) -> Iterator[tuple[str, CountsMetric]]:
+    """Yield the reports and metrics that count decisions, by the path of their attribute."""
+    for path, metric in _metrics(module):
+        if isinstance(metric, CountsMetric) and not isinstance(metric, DecidingSweep):
+            yield path, metric
 
 
 def _calls(module: nn.Module) -> dict[str, str]:

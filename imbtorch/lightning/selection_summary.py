@@ -15,10 +15,11 @@ from imbtorch.compat import warn_once
 from imbtorch.counts import Counts, Margins, rescaled, sums
 from imbtorch.deciding.ties import best_first
 from imbtorch.intervals.baselines import always_commonest
-from imbtorch.lightning.base import Callback, is_fitting, reports
+from imbtorch.lightning.base import Callback, is_fitting, reports, shared_results
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
 from imbtorch.lightning.loggers import log_figure, log_table
 from imbtorch.measures.traits import by_any_name, declared, needs_matrix
+from imbtorch.metrics.deciding import DecidingSweep
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_selection
 from imbtorch.tables import Cell, Table
@@ -109,6 +110,7 @@ class SelectionSummary(Callback):
         self._path = ""  # of the report, once it is known
         self._report: ImbalanceReport | None = None
         self._monitored: dict[str, str] = {}  # monitor of a checkpoint callback -> measure of the report
+        self._swept: dict[str, bool | None] = {}  # those that are values of sweeps -> direction
         self._columns: dict[str, bool | None] = {}  # measures that were asked for and monitored -> direction
         self._ties: Any = "latest"
         self._validations: list[dict[str, Any]] = []
@@ -160,18 +162,27 @@ class SelectionSummary(Callback):
         keepers = [each for each in trainer.checkpoint_callbacks if getattr(each, "monitor", None)]
         monitors = {each.monitor for each in (*keepers, *trainer.early_stopping_callbacks)}
         paths = [path for path, each in known.items() if len(known) == 1 or not monitors.isdisjoint(each.keys())]
+        values = [value for _, each in shared_results(pl_module) for value in each.values()]
+        swept = {each.full_name: each.row.better for each in values if isinstance(each.report, DecidingSweep)}
+        if not paths:  # a sweep that is monitored has the prefix of its report, or begins with it
+            begins = [path for path, each in known.items() if each.prefix]
+            paths = [
+                path for path in begins if any(name.startswith(known[path].prefix) for name in monitors & {*swept})
+            ]
         if self.report is None and len(paths) != 1:
             choose = f"choose one, as in SelectionSummary(report={next(iter(known))!r})"
             raise ValueError(f"the module has several reports ({', '.join(known)}); {choose}")
         self._path = paths[0] if self.report is None else self.report
         self._report = report = known[self._path]
         mine = dict.fromkeys(each.monitor for each in keepers if each.monitor in report.keys())  # noqa: SIM118
+        self._swept = {each.monitor: swept[each.monitor] for each in keepers if each.monitor in swept}
         self._monitored = {monitor: replace(report[monitor].row, bound="").name for monitor in mine}
+        self._monitored |= {monitor: monitor for monitor in self._swept}
         asked = (report[name].row.name if name in report else name for name in self.measures)
         self._columns = {
             name: report[name].row.better if name in report else declared(report.measure(name), "higher_is_better")
-            for name in (*asked, *self._monitored.values())
-        }
+            for name in (*asked, *(self._monitored[monitor] for monitor in mine))
+        } | self._swept
         self._ties = getattr(keepers[0], "ties", "earliest") if keepers else "latest"
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -210,6 +221,7 @@ class SelectionSummary(Callback):
         if result is not None and result is not self._before:
             self._validations = [each for each in self._validations if (each["epoch"], each["step"]) != at]
             logged = {name: float(result.values[name]) for name in self._columns if _is_logged(report, name)}
+            logged |= {name: float(trainer.callback_metrics.get(name, math.nan)) for name in self._swept}
             entry = {"epoch": at[0], "step": at[1], "counting": report.counting.name, "logged": logged}
             self._validations.append(entry | _packed(result.counts))
         elif trainer.is_global_zero:
@@ -328,7 +340,7 @@ class SelectionSummary(Callback):
         if report.prevalence is not None:
             counts = rescaled(counts, report.counting.checked_prevalence(report.prevalence))
         name, counts = always_commonest(counts, report.class_names)
-        return name, {each: _value(report, each, counts, {}) for each in history.best}
+        return name, {each: _value(report, each, counts, dict.fromkeys(self._swept, math.nan)) for each in history.best}
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the measures over the epochs, and which epochs are kept and best.
@@ -362,7 +374,7 @@ def _is_logged(report: ImbalanceReport, name: str) -> bool:
 
 def _value(report: ImbalanceReport, name: str, counts: Counts, logged: Mapping[str, float]) -> float:
     """Return the value of the counts of one validation."""
-    if _is_logged(report, name):
+    if name in logged or _is_logged(report, name):
         return logged.get(name, math.nan)
     measure = report.measure(name)
     return float(measure(counts if needs_matrix(measure) else sums(counts)))

@@ -5,11 +5,12 @@ that do not read single cells off the diagonal also take :class:`~imbtorch.count
 return float64 for integer counts, and the dtype of the counts otherwise. They are differentiable, with finite gradients
 wherever the value is finite.
 
-Undefined values follow one rule. A class with neither targets nor predictions takes no part in a mean (nan under
-``average="none"``). A class that has targets *or* predictions counts 0 where its ratio is 0/0. ``average="min"``,
-balanced accuracy, G-mean and weighted accuracy only read classes with targets; otherwise a class that is predicted once
-but has no targets would make the worst class 0 for a whole run. MCC and RCI are 0 at 0/0. Counts that are all zero give
-nan, as do impossible counts: a nan or negative cell, or margins that contradict each other (see
+Undefined values follow one rule. A class with neither targets nor predictions takes no part in a mean. Its own value is
+nan, under ``average="none"``, and under ``"binary"`` where its ratio is 0/0; metrics and reports of two classes count 0
+there, so that no epoch's value is nan. A class that has targets *or* predictions counts 0 where its ratio is 0/0.
+``average="min"``, balanced accuracy, G-mean and weighted accuracy only read classes with targets; otherwise a class
+that is predicted once but has no targets would make the worst class 0 for a whole run. MCC and RCI are 0 at 0/0. Counts
+that are all zero give nan, as do impossible counts: a nan or negative cell, or margins that contradict each other (see
 :func:`~imbtorch.counts.margins`).
 """
 

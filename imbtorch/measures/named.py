@@ -24,6 +24,7 @@ from imbtorch.counts import (
     restore,
 )
 from imbtorch.measures import class_mean
+from imbtorch.measures.shared import zero_if_absent
 from imbtorch.measures.traits import (
     Traits,
     arguments_of,
@@ -64,10 +65,13 @@ class AveragedMeasure:
     batched: bool = True
 
     def __str__(self) -> str:
-        """Return the name with the arguments and the average, such as ``recall (binary)``."""
+        """Return the name with arguments and average, such as ``recall (binary)`` or ``f1 (macro over 14 labels)``."""
         own = defaults_of(self.function) if self.traits.key else {}
         given = [f"{name}={value}" for name, value in self.arguments.items() if _is_new(value, own.get(name))]
-        details = given + [self.average] * (self.is_averaged and not self.over_classes)
+        average, number = self.average, self.counting.size
+        if self.counting.task == "multilabel":
+            average = f"each of {number} labels" if average == "none" else f"{average} over {number} labels"
+        details = given + [average] * (self.is_averaged and not self.over_classes)
         return f"{self.name} ({', '.join(details)})" if details else self.name
 
     @property
@@ -157,7 +161,9 @@ class AveragedMeasure:
             _, actual, predicted = self.without_ignored(counts)
             values = double(call_measure(self.function, counts, {**self.arguments, "average": "none"}))
             return restore(class_mean(values, actual, predicted, average), counts)
-        return call_measure(self.function, counts, {**self.arguments, "average": average})
+        values = call_measure(self.function, counts, {**self.arguments, "average": average})
+        # an absent positive class counts 0 here, so that no epoch with samples has a value that is nan
+        return zero_if_absent(values, margins(counts).actual) if average == "binary" else values
 
     def without_ignored(self, counts: Counts) -> Margins:
         """Return margins without targets and predictions of the ignored class, so that means leave it out."""

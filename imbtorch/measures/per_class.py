@@ -37,7 +37,7 @@ def precision(counts: Counts, average: Average = "macro") -> Tensor:
 
     Returns:
         ``[...]`` in [0, 1], higher is better. A class that is never predicted counts 0; a class with neither targets
-        nor predictions takes no part.
+        nor predictions takes no part, and is nan with ``"none"`` and ``"binary"``.
 
     Source: Mortaz (2020), eq. 4; Liu et al. (2007), eq. 4, 9 and 10.
 
@@ -97,7 +97,13 @@ def specificity(counts: Counts, average: Average = "macro") -> Tensor:
 
 @catalogued("f1", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Tensor:
-    r"""F-score: the harmonic mean of precision and recall of each class, averaged.
+    r"""F-score (Dice): the harmonic mean of precision and recall of each class, averaged over all classes.
+
+    Of two classes a direct call averages both; ``average="binary"`` gives the F1 of class 1, and
+    :func:`imbtorch.statistics.over_images` the mean Dice per image.
+
+    >>> f_score(torch.tensor([[8, 2], [1, 1]]), average="binary")
+    tensor(0.4000, dtype=torch.float64)
 
     .. math:: F_i = \frac{(1 + \beta^2) c_{ii}}{\beta^2 r_i + p_i}
 
@@ -113,15 +119,12 @@ def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Te
 
     Returns:
         ``[...]`` in [0, 1], higher is better; 0 for a class without right predictions. A class with neither targets nor
-        predictions takes no part.
+        predictions takes no part, and is nan with ``"none"`` and ``"binary"``.
 
     Raises:
         ValueError: for a beta that is negative or not finite.
 
     Source: Mortaz (2020), eq. 6; Liu et al. (2007), eq. 6.
-
-    >>> f_score(torch.tensor([[1, 1], [0, 1]]))
-    tensor(0.6667, dtype=torch.float64)
     """
     tp, actual, predicted = margins(counts)
     if not (beta >= 0 and math.isfinite(beta)):
@@ -159,6 +162,12 @@ def fowlkes_mallows(counts: Counts, average: Average = "macro") -> Tensor:
 def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Jaccard index, intersection over union (IoU): right predictions over all samples in or predicted as a class.
 
+    Of two classes a direct call averages both; ``average="binary"`` gives the IoU of class 1, and
+    :func:`imbtorch.statistics.over_images` the mean IoU per image.
+
+    >>> jaccard(torch.tensor([[8, 2], [1, 1]]), average="binary")
+    tensor(0.2500, dtype=torch.float64)
+
     .. math:: J_i = \frac{c_{ii}}{r_i + p_i - c_{ii}} = \frac{F_i}{2 - F_i}
 
     The macro mean is the mean IoU (mIoU) of segmentation; F1 is the Dice score. For a single class both rank models
@@ -169,14 +178,11 @@ def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
         average: see :func:`precision`.
 
     Returns:
-        ``[...]`` in [0, 1], higher is better. A class with neither targets nor predictions takes no part, as in
-        torchmetrics' ``MulticlassJaccardIndex``. scikit-learn also leaves it out without ``labels``, and counts
-        ``zero_division`` with ``labels``; PyCM has neither a value nor a mean.
+        ``[...]`` in [0, 1], higher is better. A class with neither targets nor predictions takes no part (nan with
+        ``"none"`` and ``"binary"``), as in torchmetrics' ``MulticlassJaccardIndex``. scikit-learn also leaves it out
+        without ``labels``, and counts ``zero_division`` with ``labels``; PyCM has neither a value nor a mean.
 
     Source: Jaccard (1901); Everingham et al. (2010), The Pascal visual object classes challenge, for segmentation.
-
-    >>> jaccard(torch.tensor([[8, 2], [1, 1]]), average="none")
-    tensor([0.7273, 0.2500], dtype=torch.float64)
     """
     tp, actual, predicted = margins(counts)
     return restore(averaged((tp, actual + predicted - tp), actual, predicted, average), counts)

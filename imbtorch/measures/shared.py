@@ -63,7 +63,8 @@ def averaged(parts: tuple[Tensor, Tensor], actual: Tensor, predicted: Tensor, av
         return defined(ratio(sums[0], sums[1]), actual)
     if average == "binary":
         check_two(actual.shape[-1], "average='binary'")
-        return defined(ratio(numerator, denominator)[..., 1], actual)
+        undefined = (denominator + actual + predicted)[..., 1] <= 0  # 0/0 of an absent class; false for nan
+        return defined(torch.where(undefined, math.nan, ratio(numerator, denominator)[..., 1]), actual)
     return class_mean(ratio(numerator, denominator), actual, predicted, average)
 
 
@@ -85,6 +86,11 @@ def check_two(classes: int, what: str) -> None:
 def defined(value: Tensor, weight: Tensor, keepdim: bool = False) -> Tensor:
     """Replace values by nan where all weights along the last dimension are zero."""
     return torch.where((weight > 0).any(-1, keepdim=keepdim), value, math.nan)
+
+
+def zero_if_absent(value: Tensor, actual: Tensor) -> Tensor:
+    """Replace the undefined value of an absent class by 0 where there are samples ``actual`` ``[..., K]``."""
+    return torch.where(value.isnan() & (actual.sum(-1) > 0).to(value.device), 0.0, value)
 
 
 def mean_where(values: Tensor, present: Tensor) -> Tensor:

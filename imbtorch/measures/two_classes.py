@@ -11,7 +11,7 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, double, evaluated, margins, ratio, restore
 from imbtorch.measures.overall import geometric_mean
-from imbtorch.measures.shared import check_two, defined, quotient, root, two_rates
+from imbtorch.measures.shared import check_two, defined, quotient, root, two_rates, zero_if_absent
 from imbtorch.measures.traits import catalogued, declared, measure_function, needs_matrix, of_two_classes
 
 __all__ = [
@@ -157,6 +157,7 @@ def index_balanced_accuracy(
             f"{getattr(measure, '__name__', measure)!r}; pass a function such as lambda counts: 1 - error(counts)"
         )
     value = evaluated(of_two_classes(weighted), margins(counts) if isinstance(counts, Margins) else double(counts))
+    value = zero_if_absent(value, margins(counts).actual)
     return restore((1 + alpha * (tpr - tnr)) * value, counts)
 
 

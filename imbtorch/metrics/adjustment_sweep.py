@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.compat import is_traced
-from imbtorch.counting.batches import Batch
-from imbtorch.counting.kernels import reading_is_free
-from imbtorch.counting.logits import sum_to_one
 from imbtorch.counting.tasks import Counter
 from imbtorch.deciding.adjusted_margins import AdjustedMargins
 from imbtorch.deciding.adjustment_result import (
@@ -25,7 +21,7 @@ from imbtorch.deciding.rules import LogitAdjustment
 from imbtorch.measures.named import Measured
 from imbtorch.metrics.base import OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.deciding import DecidingSweep, of_last_result
-from imbtorch.metrics.state import Setting, captures
+from imbtorch.metrics.state import Setting
 from imbtorch.reports.rows import Row
 
 SHOWN = 10  # most shares of the prior that the repr shows
@@ -122,7 +118,6 @@ class LogitAdjustmentSweep(DecidingSweep):
         self._settings, self._prevalence = settings, None
         self._name(self._settings.rows, prefix, postfix)
         self._own_rule(LogitAdjustment(settings.prior, 0.0, logits=logits))
-        self._sums_to_one: Tensor | None = None  # whether the first logits do, on another device than the CPU
         self._warn_if_large(f"{len(settings.taus)} taus and {len(settings.prior)} classes", "fewer taus=")
 
     if TYPE_CHECKING:
@@ -170,19 +165,9 @@ class LogitAdjustmentSweep(DecidingSweep):
         buckets = self._adjusted.of_buckets(state)
         actual = buckets.actual.sum((0, 1))
         self._report_problems(self._adjusted.faults(state), actual)
-        sums, self._sums_to_one = self._sums_to_one, None
-        if sums is not None and bool(sums):
-            self._warn_of_sums()
         result = result_of_buckets(self._settings, buckets)
         self._warn_of_problems(result)
         return self._keep_choice(result, actual.sum().item())
-
-    def _look_at_logits(self, preds: Tensor, batch: Batch) -> None:
-        """Look at the first logits; on another device ``compute`` tells, as counts of decisions hold no scores."""
-        if reading_is_free(preds) or is_traced(preds) or captures(preds.device):
-            super()._look_at_logits(preds, batch)
-        elif not self._update_count:
-            self._sums_to_one = sum_to_one(preds)
 
     # --- the last result --------------------------------------------------------------------------------------------
 

@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.compat import rank_zero, warn_once
+from imbtorch.compat import is_traced, rank_zero, warn_once
 from imbtorch.counting.arguments import Layout, Task, Thresholds
 from imbtorch.counting.batches import FAULTS, Batch
 from imbtorch.counting.kernels import reading_is_free
-from imbtorch.counting.logits import PROBABILITIES, like_probabilities
+from imbtorch.counting.logits import ENOUGH, PROBABILITIES, like_probabilities
 from imbtorch.counting.tasks import Counter, Counting
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
-from imbtorch.metrics.seen_samples import digest
-from imbtorch.metrics.state import Setting, SummedState
+from imbtorch.metrics.seen_samples import MOST, digest
+from imbtorch.metrics.state import Setting, SummedState, captures
 from imbtorch.reports.problems import unseen_classes, unseen_text
 from imbtorch.reports.rows import dependence_text
 
@@ -33,6 +33,8 @@ ONE_HOT = (
     "predictions and targets [N, C] look one-hot, but are counted as C positions of each sample; for samples of one "
     "class pass preds.argmax(1) and target.argmax(1), for samples with C labels use task='multilabel'"
 )
+FEWEST, MANY = 3, 10  # validations of a fit that has ended, and validations in a row, from which to tell
+ADVICE = "Monitor the value of a sweep, and test with its rule"
 _UPDATES: dict[str, list[Any]] = {}
 """Methods ``update`` that classes outside this package define, by their name."""
 
@@ -110,6 +112,10 @@ class CountsMetric(SummedState):
         self._counter, self._on_invalid = counter.on(self._state.device), on_invalid
         self.quiet = False  # True in Lightning's sanity check, whose few batches often lack classes
         self._already_warned: set[str] = set()
+        self.like_probabilities = False  # whether the first logits of the last epoch look like probabilities
+        self.watched: list[Any] | None = None  # whether each batch held classes, while Lightning tests
+        self._first: list[Tensor] = []  # these logits, [P, C] each
+        self._suffice = False  # whether they are enough
 
     def _apply(  # type: ignore[override]
         self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
@@ -184,6 +190,8 @@ class CountsMetric(SummedState):
     ) -> Batch:
         """Check and read a batch, including the groups, weights, clusters and frequencies of its samples."""
         batch, counting = counter.read(preds, target), self._counting
+        if self.watched is not None:
+            self.watched.append(not preds.is_floating_point() or ((preds == 0) | (preds == 1)).all())
         self._note_samples(preds, target)
         if target.ndim == 2 and not preds.is_floating_point() and _are_one_hot(self, preds, target):
             self._warn_once("one-hot", f"{type(self).__name__}: {ONE_HOT}")
@@ -195,16 +203,34 @@ class CountsMetric(SummedState):
         return counting.with_axes(batch, target, group, weight, cluster, frequency)
 
     def _look_at_logits(self, preds: Tensor, batch: Batch) -> None:
-        """Check the first logits where reading them is free."""
-        if reading_is_free(preds) and not self._update_count:
-            self._check_first_logits(preds, batch)
-
-    def _check_first_logits(self, preds: Tensor, batch: Batch) -> None:
-        """Warn once if the first logits look like probabilities."""
-        scores = None if self.task == "multiclass" else batch.scores  # an argmax takes either kind
-        if scores is None or not self._may_warn("probabilities"):
+        """Hold the first 32 samples since a reset; judge them where reading is free, else :meth:`compute` does."""
+        if torch.compiler.is_compiling() or (self._update_count and self._suffice):
             return
-        if like_probabilities(scores, of_labels=self.task == "multilabel"):
+        if not preds.numel() or is_traced(preds) or captures(preds.device):
+            return
+        scores = self._to_judge(preds, batch)
+        if scores is None:
+            return
+        if not self._update_count or (self._first and self._first[0].device != scores.device):
+            self._first = []
+        some = scores.detach()[: ENOUGH - sum(map(len, self._first))]
+        some = some.reshape(*some.shape[:2], -1)
+        some = some[:, :, :: -(-some.shape[2] // MOST)].movedim(1, 2)
+        self._first.append(some.clone(memory_format=torch.contiguous_format).flatten(0, 1))
+        self._suffice = sum(map(len, self._first)) >= ENOUGH
+        if reading_is_free(preds):
+            self._judge(torch.cat(self._first), counted=False)
+
+    def _to_judge(self, preds: Tensor, batch: Batch) -> Tensor | None:
+        """Return scores ``[N, C, ...]`` that may be probabilities; None for several classes, whose argmax is theirs."""
+        if self.task == "multiclass" or batch.scores is None:
+            return None
+        return batch.scores if self.task == "multilabel" else batch.scores.reshape(batch.target.shape or 1).unsqueeze(1)
+
+    def _judge(self, scores: Tensor, counted: bool) -> None:
+        """Warn once if the first logits, ``[P, C]`` on the CPU, look like probabilities."""
+        self.like_probabilities = like_probabilities(scores, of_labels=True)
+        if self.like_probabilities:
             self._warn_once("probabilities", f"{type(self).__name__}: {PROBABILITIES}")
 
     def _defer(self) -> bool:
@@ -255,7 +281,7 @@ class CountsMetric(SummedState):
     def reset(self) -> None:
         """Set all counts to zero and start anew."""
         super().reset()
-        self._already_warned = self._already_warned & {"crowds"}  # each epoch would tell of such scores anew
+        self._already_warned = self._already_warned & {"crowded"}  # each epoch would tell of such scores anew
 
     # --- errors and warnings ----------------------------------------------------------------------------------------
 
@@ -290,6 +316,9 @@ class CountsMetric(SummedState):
             prevalence: share of each class (``[L, 2]`` for multilabel) in the population that the values describe.
             needed: raise, instead of warning, about classes without targets.
         """
+        if self._first and not self._first[0].is_cpu and self._may_warn("probabilities"):
+            self._judge(torch.cat(self._first).cpu(), counted=True)
+            self._first = []
         unseen = unseen_classes(self._counting, actual, prevalence)
         total, missing = torch.stack((actual.sum(), unseen.sum().to(actual))).tolist()
         uncounted = self._report_uncounted(faults.tolist())
@@ -379,6 +408,22 @@ def _are_one_hot(metric: CountsMetric, preds: Tensor, target: Tensor) -> bool:
     if not reading_is_free(target) or of_labels or metric._update_count or target.shape[1] < 2:
         return False
     return all(bool(((each == 0) | (each == 1)).all() & (each.sum(1) == 1).all()) for each in (preds, target))
+
+
+def never_predicted(margins: Margins) -> list[list[int]]:
+    """Return for each label (one list without labels) the classes that have targets and no prediction.
+
+    The lists are empty unless one class is predicted in each label that has targets of several classes.
+
+    >>> import torch
+    >>> never_predicted(Margins(*torch.tensor([[8, 0, 0], [8, 1, 1], [10, 0, 0]])))
+    [[1, 2]]
+    """
+    actual, predicted = (part.reshape(-1, part.shape[-1]) for part in (margins.actual, margins.predicted))
+    several = (actual > 0).sum(-1) > 1
+    flat = bool(several.any()) and bool(((predicted > 0).sum(-1) == 1)[several].all())
+    lacking = (actual > 0) & (predicted == 0) & several.unsqueeze(-1)
+    return [row.nonzero().flatten().tolist() if flat else [] for row in lacking]
 
 
 def uncounted_text(name: str, tally: Sequence[float]) -> str:

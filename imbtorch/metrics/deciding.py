@@ -52,26 +52,32 @@ class DecidingSweep(SharedResult):
 
     decides: bool = True
     """True if ``compute`` sets the rule; Lightning's sanity check, test and predict switch it off."""
+    keeps: str = ""
+    """Name of its value by which a callback kept the checkpoint that is tested; empty if that is not known."""
 
-    def _check_first_logits(self, preds: Tensor, batch: Batch) -> None:
-        """Raise, or with ``on_invalid="warn"`` warn, if the first logits of several classes are probabilities."""
+    def _to_judge(self, preds: Tensor, batch: Batch) -> Tensor | None:
         of_classes = self.task == "multiclass" or preds.ndim > batch.target.ndim
-        if not (of_classes and bool(sum_to_one(preds))):
-            super()._check_first_logits(preds, batch)
-        elif self.on_invalid == "raise":
-            raise ValueError(f"preds {SUMS}")
-        else:
-            self._warn_of_sums()
+        return preds if of_classes else super()._to_judge(preds, batch)
 
-    def _warn_of_sums(self) -> None:
-        self._warn_once("probabilities", f"{type(self).__name__}: preds {SUMS}")
+    def _judge(self, scores: Tensor, counted: bool) -> None:
+        """Raise if the first logits of several classes are probabilities; warn with ``on_invalid="warn"``, or later."""
+        if self.task == "multilabel" or scores.shape[1] == 1:
+            super()._judge(scores, counted)
+            return
+        self.like_probabilities = bool(sum_to_one(scores))
+        if self.like_probabilities and self.on_invalid == "raise" and not counted:
+            self._first = []
+            raise ValueError(f"preds {SUMS}")
+        if self.like_probabilities:
+            self._warn_once("probabilities", f"{type(self).__name__}: preds {SUMS}")
 
     def _own_rule(self, rule: Threshold | LogitAdjustment | None) -> None:
         """Make a rule a submodule, on the device of the counts."""
         self._decided_on = 0.0  # number of samples on which the rule was chosen, since the last reset
         self.rule = rule if rule is None else rule.to(self._state.device)  # type: ignore[assignment]
         if rule is not None:
-            rule.of_a_sweep, rule.chosen = True, False
+            rule.of_a_sweep = True
+            rule._mark("chosen", 0)
 
     def _warn_if_large(self, what: str, remedy: str) -> None:
         """Warn if the counts take much memory."""
@@ -90,7 +96,9 @@ class DecidingSweep(SharedResult):
             self._last = before or result
         elif self.rule is not None and samples != self._decided_on:
             if self.decides:
+                used = {*self.rule._uses}
                 self.rule.take(result)
+                self.rule._uses = used  # by programs
                 self._decided_on = samples
             elif self.rule.chosen and not getattr(self, "also", ()):  # areas need no rule
                 self._warn_once("left", LEFT.format(type(self).__name__))

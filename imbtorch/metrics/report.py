@@ -52,9 +52,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
             value and has a direction if it has an attribute ``higher_is_better``.
         per_class: measures reported for each class as ``<measure>/<class>``, by default recall and precision of up to
             20 classes. As ``measures``, but a function of your own returns ``[K]``.
-        intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or names of values such as
-            ``"recall/fraud"``. 95% intervals from 2,000 draws, those of :meth:`interval` (page "Intervals"); nan, with
-            a warning, for a value that only a class without targets determines.
+        intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, ``"*"`` for all values, or
+            names of values such as ``"recall/fraud"``, and patterns such as ``"recall/*"``. 95% intervals from 2,000
+            draws, those of :meth:`interval` (page "Intervals"); nan, with a warning, for a value that only a class
+            without targets determines.
         logits: True if floating ``preds`` of the binary and multilabel tasks are logits, False if probabilities.
         prefix: text before each name, such as ``"val_"``.
 
@@ -118,7 +119,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         class_names: Sequence[str] | None = None,
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
         per_class: Sequence[str] | Mapping[str, Measured] | None = None,
-        intervals: bool | Sequence[str] = False,
+        intervals: bool | str | Sequence[str] = False,
         logits: bool = False,
         prefix: str = "",
         num_labels: int | None = None,
@@ -270,19 +271,20 @@ class ImbalanceReport(SharedResult, LocalCounts):
         """
         return cast(ReportResult, super().result())
 
-    def table(self, sort: str | None = None, head: int | None = None) -> Table:
+    def table(self, sort: str | None = None, head: int | None = None, digits: int = 3) -> Table:
         """Return the last computed result as a table; print it. Never communicates.
 
         Args:
             sort: column by which classes are sorted, the worst first; see :meth:`ReportResult.table`.
             head: number of classes to print; by default all.
+            digits: decimals of values.
 
         >>> report = ImbalanceReport("binary", class_names=["ok", "fraud"], per_class=())
         >>> report.update(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]))
         >>> print(report.table()["measure"]["accuracy"]["all"])
         0.75
         """
-        return self.result().table(sort, head)
+        return self.result().table(sort, head, digits)
 
     def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the last computed result as :meth:`ReportResult.plot` does; never communicates.

@@ -85,6 +85,8 @@ class ConfusionMatrixMetric(LocalCounts):
     """Function of counts that is reported; a measure of the catalogue supplies the attributes that a class omits."""
     traits: ClassVar[Traits] = Traits()
     """Traits of the measure in the catalogue; the attributes of the class, such as its direction, hold before them."""
+    last_margins: Margins | None = None
+    """Margins of all processes that the last :meth:`compute` read; None before the first."""
     needs_matrix: bool = True
     """True for a measure that needs the whole matrix; False if it takes :class:`~imbtorch.counts.Margins` too."""
 
@@ -218,6 +220,7 @@ class ConfusionMatrixMetric(LocalCounts):
         counting, state = self._counting.on_host(self._state, matrix=self.needs_matrix, buckets=False)
         counts = self._needed(counting.counts(state))
         self._report_problems(counting.faults(state), targets(counts))
+        self.last_margins = Margins(*(part.clone() for part in sums(counts)))
         return self._reported(counts)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Tensor:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
@@ -142,6 +144,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self._settings, self._measure, self._prevalence = settings, settings.measure, settings.prevalence
         self._name(self._settings.rows, prefix, postfix)
         self._hidden = Hidden()
+        self._axis = 0  # number of dimensions of scores of both classes; 0 for scores of class 1
         initial = [0.5] * len(settings.class_names) if task == "multilabel" else 0.5
         self._own_rule(None if task == "multiclass" else Threshold(initial, logits))
         if clusters:
@@ -211,7 +214,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         counts, faults = self._histogram.counts(state), self._histogram.faults(state)
         actual = counts.sum(-1)
         self._report_problems(faults, actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
-        result = result_of_histogram(self._settings, self._histogram, state, self._hidden)
+        settings = replace(self._settings, class_axis=self._axis)
+        result = result_of_histogram(settings, self._histogram, state, self._hidden)
         self._warn_of_problems(result)
         if self.sure is not None:
             result._warn_if_dependent(PROMISED)
@@ -220,6 +224,12 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     def _read(self, counter: Counter, preds: Tensor, *others: Any) -> Batch:
         """Read a batch, and note what its bins hide."""
         batch = super()._read(counter, preds, *others)
+        axis = preds.ndim * (self._counting.task == "binary" and preds.ndim > batch.target.ndim)
+        compiling = torch.compiler.is_compiling()
+        if axis != self._axis and (axis or not (compiling or self._update_count)):
+            self._axis = axis
+            if self.decides and not compiling:
+                self.rule._mark("class_axis", axis)
         self._hidden = self._histogram.hidden_with(self._hidden, preds, batch, not self._update_count)
         return batch
 

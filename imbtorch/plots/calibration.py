@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -17,11 +17,18 @@ ROOM = 0.5  # log-odds beside the outermost points
 
 
 def plot_calibration(
-    score: Tensor, share: Tensor, above: Tensor, number: Tensor, ax: Axes | None = None, *, level: float = 0.95
+    score: Tensor,
+    share: Tensor,
+    above: Tensor,
+    number: Tensor,
+    ax: Axes | None = None,
+    *,
+    level: float = 0.95,
+    scale: Literal["logit", "linear"] = "logit",
 ) -> tuple[Figure | None, Axes]:
-    """Draw the share of positives over the mean score of D bins, in log-odds.
+    """Draw the share of positives over the mean score of D bins, in log-odds or from 0 to 1.
 
-    A share of 0 or 1 is an open mark at the edge. Without axes, a histogram of the samples stands below.
+    A share of 0 or 1 is an open mark, in log-odds at the edge. Without axes, a histogram of the samples stands below.
 
     Args:
         score: ``[D]`` mean scores.
@@ -30,25 +37,27 @@ def plot_calibration(
         number: ``[D]`` number of samples in each bin.
         ax: axes to draw into; by default those of a new figure.
         level: nominal coverage of the intervals.
+        scale: ``"logit"`` or ``"linear"``.
     """
     known = torch.cat((score, *share))
     known = torch.cat((known[(known > 0) & (known < 1)], known.new_tensor([0.5]))).logit()
     low, high = (known.amin() - ROOM).sigmoid().item(), (known.amax() + ROOM).sigmoid().item()
+    low, high = (low, high) if scale == "logit" else (0.0, 1.0)
     shares, lower, upper = share.clamp(low, high)
     places = score.clamp(low, high)
     figure, ax = figure_and_axes(ax, (5.2, 5.6))
     ax.set(xlim=(low, high), ylim=(low, high), xlabel="Score", ylabel="Share of positives")
-    ax.set(xscale="logit", yscale="logit")
+    ax.set(xscale=scale, yscale=scale)
     ax.plot([low, high], [low, high], color="0.4", linestyle="dotted", linewidth=1, label="calibrated")
     ends = torch.stack((shares - lower, upper - shares)).clamp(min=0).nan_to_num()
     look: dict[str, Any] = {"color": COLORS[1], "linestyle": "None", "marker": "o", "capsize": 3, "clip_on": False}
     text = "" if bool(lower.isnan().all()) else f" ({100 * level:g}% interval)"
-    within = (share[0] > low) & (share[0] < high)
+    within = (share[0] > 0) & (share[0] < 1)
     for chosen, label, face in ((within, f"share of positives{text}", None), (~within, "share of 0 or 1", "w")):
         if bool(chosen.any()):
             part = places[chosen].numpy(), shares[chosen].numpy(), ends[:, chosen].numpy()
             ax.errorbar(*part, label=label, markerfacecolor=face, **look)
-    for axis in (ax.xaxis, ax.yaxis):
+    for axis in (ax.xaxis, ax.yaxis) if scale == "logit" else ():
         axis.set_minor_formatter("")
     ax.legend(loc="upper left", fontsize="small", frameon=False)
     if figure is None:

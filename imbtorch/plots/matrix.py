@@ -78,7 +78,7 @@ def plot_confusion_matrix(
         for (row, column), text in texts.items():
             rate = rates[row, column].item()
             color = "white" if rate > 0.5 * top else "black"
-            ax.text(column, row, f"{text}\n{rate:.0%}", ha="center", va="center", fontsize=font, color=color)
+            ax.text(column, row, f"{text}\n{_percent(rate)}", ha="center", va="center", fontsize=font, color=color)
         ax.set_title(f"Count and share of {SHARE[normalize]}", fontsize="small")
     else:
         _draw_with_bar(ax, rates, top, normalize, _axes_beside(ax, strip, 0.2))
@@ -115,6 +115,11 @@ def _cell_texts(counts: Tensor) -> dict[tuple[int, int], str]:
         for column, count in enumerate(line)
         if count
     }
+
+
+def _percent(rate: float) -> str:
+    """Return a rate in percent, which is neither 0 nor all of it unless it is exactly."""
+    return "<1%" if 0 < rate < 0.005 else ">99%" if 0.995 <= rate < 1 else f"{rate:.0%}"
 
 
 def _make_room(ax: Axes, inches: float) -> None:

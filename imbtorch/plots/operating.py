@@ -59,7 +59,7 @@ def plot_roc(
     measure: Measure | None = None,
     levels: Sequence[float] | None = None,
 ) -> tuple[Figure | None, Axes]:
-    """Draw ROC curves, with operating points and lines of equal value of a measure.
+    """Draw ROC curves with their areas, with operating points and lines of equal value of a measure.
 
     A dotted line marks random guessing.
 
@@ -87,7 +87,7 @@ def plot_roc(
     >>> sweep.update(torch.tensor([0.2, 0.7, 0.9, 0.8]), torch.tensor([0, 1, 1, 0]))
     >>> figure, axes = plot_roc({"my model": sweep})
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
-    ['random guessing', 'my model']
+    ['random guessing', 'my model: AUC 0.750']
     """
     return _plot(models, ax, marked, measure, levels, roc_isometrics, _draw_roc)
 
@@ -151,7 +151,11 @@ def _plot(
     fig, ax = figure_and_axes(ax, (5.0, 5.0))
     if measure is not None and lines is not None:
         _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
-    draw(ax, named, places, model_texts(models))
+    texts = model_texts(models)
+    if draw is _draw_roc:
+        areas = [f"AUC {torch.trapezoid(*_roc_curve(each).T.flip(0)):.3f}" for each in named.values()]
+        texts = dict(zip(named, legend_texts([texts.get(name, " ") for name in named], areas), strict=True))
+    draw(ax, named, places, texts)
     add_legend(ax, "below")
     return fig, ax
 
@@ -214,14 +218,18 @@ def _draw_roc(
     ax: Axes, named: Mapping[str, Tensor], places: Mapping[str, int], texts: Mapping[str, str], mark: str = MARK
 ) -> dict[str, list[float]]:
     """Draw ROC curves above random guessing, and return the operating points."""
-    ends = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    curves = {name: rising(counts, roc_points(counts)) for name, counts in named.items()}
-    curves = {name: torch.cat((ends[:1], curve, ends[1:])) for name, curve in curves.items()}
+    curves = {name: _roc_curve(counts) for name, counts in named.items()}
     points = {name: roc_points(named[name])[index] for name, index in places.items()}
     ax.plot([0, 1], [0, 1], color="0.4", linestyle=":", linewidth=1, zorder=1, label=GUESSING)
     default_title(ax, "ROC")
     ax.set(xlabel="False positive rate", ylabel="True positive rate", xlim=(0, 1), ylim=(0, 1), aspect="equal")
     return draw_curves(ax, curves, points, texts, mark)
+
+
+def _roc_curve(counts: Tensor) -> Tensor:
+    """Return the points of a ROC curve with both ends, ``[T + 2, 2]``."""
+    ends = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    return torch.cat((ends[:1], rising(counts, roc_points(counts)), ends[1:]))
 
 
 def _draw_precision_recall(
@@ -341,7 +349,8 @@ def draw_curves(
     """Draw a curve for each model, then the operating points, and return these."""
     looks = {name: line_style(index, len(curve)) for index, (name, curve) in enumerate(curves.items())}
     for name, curve in curves.items():
-        ax.plot(*curve.T.tolist(), label=texts.get(name), linewidth=1.5, zorder=2.5, **looks[name], **options)
+        line = {key: looks[name][key] for key in ("color", "linestyle")}  # markers are for operating points
+        ax.plot(*curve.T.tolist(), label=texts.get(name), linewidth=1.5, zorder=2.5, **line, **options)
     marked = {name: point.tolist() for name, point in points.items()}
     dot: dict[str, Any] = {"markersize": 11 if len(marked) <= FEW else 8, "markeredgewidth": 1.5, "clip_on": False}
     for index, (name, (x, y)) in enumerate(marked.items()):

@@ -71,8 +71,14 @@ def explain_baseline(ax: Axes) -> None:
 def add_legend(
     ax: Axes, place: Literal["beside", "below"] = "beside", columns: int | None = None, title: str = ""
 ) -> None:
-    """Draw the legend of axes outside of them, where it covers no data: to the right, or below the x axis."""
+    """Draw the legend of axes outside of them, where it covers no data: to the right, or below the x axis.
+
+    In a figure without a layout engine, which would cut it off there, it is drawn inside.
+    """
     options: dict[str, Any] = {"fontsize": "small", "frameon": False, "title": title, "title_fontsize": "small"}
+    if ax.get_figure().get_layout_engine() is None:  # type: ignore[union-attr]
+        ax.legend(loc="best", ncols=columns or 1, **options | {"frameon": True})
+        return
     if place == "beside":
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=columns or 1, **options)
         return

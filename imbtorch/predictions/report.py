@@ -27,7 +27,7 @@ from imbtorch.predictions.scores import Curves
 from imbtorch.predictions.sources import Arrays, Engine, Source
 from imbtorch.reports.description import DEFAULT, described
 from imbtorch.reports.groups import UNFIT
-from imbtorch.reports.readings import Readings
+from imbtorch.reports.readings import Readings, named_values
 from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.reports.rows import Row, Snapshot
 from imbtorch.reports.texts import UNSURE
@@ -119,7 +119,8 @@ def counted(
     threshold: Thresholds | None,
     prevalence: Any,
     measures: Mapping[str, Measured] | Sequence[str] | None,
-    intervals: bool | Sequence[str],
+    intervals: bool | str | Sequence[str],
+    class_groups: Mapping[str, Sequence[Any]] | None = None,
 ) -> ReportResult:
     """Count all samples, and compute the result."""
     given, scored = samples.given, samples.given.scored
@@ -129,7 +130,7 @@ def counted(
     if not scored and threshold is not None:
         raise ValueError("threshold is for scores, but preds are classes; pass scores=")
     own, bounded = _split(intervals, samples, prevalence)
-    readings = _readings_of(samples, threshold, prevalence, measures, own)
+    readings = _readings_of(samples, threshold, prevalence, measures, own, class_groups)
     counting = readings.counting
     state = counting.zeros()
     curves = Curves(readings, samples.rows) if scored else None
@@ -151,7 +152,7 @@ def counted(
 
 
 def _readings_of(
-    samples: Samples, threshold: Thresholds | None, prevalence: Any, measures: Any, intervals: Any
+    samples: Samples, threshold: Thresholds | None, prevalence: Any, measures: Any, intervals: Any, class_groups: Any
 ) -> Readings:
     """Return what a report reads from the counts of some samples."""
     given = samples.given
@@ -159,6 +160,7 @@ def _readings_of(
     grouped_by = "group" if set(column) & set(UNFIT) else column  # a checkpoint's file name cannot hold all signs
     options: dict[str, Any] = {
         "intervals": intervals,
+        "class_groups": class_groups,
         "logits": samples.logits,
         "groups": {grouped_by: samples.groups} if samples.groups else None,
         "clusters": True if "cluster" in given.more else False if "frequency" in given.more else None,
@@ -170,7 +172,8 @@ def _readings_of(
     if samples.may_abstain:
         return described("multiclass", **options | with_no_answer(samples, measures, options["prevalence"]))
     named = _without_areas(measures, given.scored)
-    return described(samples.task, class_names=samples.names, measures=named, **options)
+    ignored = samples.ignored_label
+    return described(samples.task, class_names=samples.names, measures=named, ignore_index=ignored, **options)
 
 
 NO_ANSWER = "no answer"  # class of predictions that are none, behind the others; means over classes leave it out
@@ -273,16 +276,16 @@ def check_order(samples: Samples, prevalence: Any, asked: Sequence[Any]) -> None
 
 
 def _split(
-    intervals: bool | Sequence[str], samples: Samples, prevalence: Any
-) -> tuple[bool | Sequence[str], Sequence[str]]:
+    intervals: bool | str | Sequence[str], samples: Samples, prevalence: Any
+) -> tuple[bool | str | Sequence[str], Sequence[str]]:
     """Return the names of values with intervals of the report, and those of areas under curves."""
     given, names = samples.given, samples.names
     keys = list(AREAS) if prevalence is None else ["auc"]  # average precision has none at another prevalence
     known = keys if samples.task == "binary" else [f"{area}/{name}" for area in keys for name in names]
     independent = not {"cluster", "weight"} & set(given.more)
     if isinstance(intervals, (bool, str)) or not given.scored:
-        return intervals, known if intervals is True and independent else ()
-    of_areas = [name for name in intervals if name.partition("/")[0] in AREAS]
+        return intervals, known if intervals in (True, "*") and independent else ()
+    of_areas = [found for name in intervals if name.partition("/")[0] in AREAS for found in named_values(name, known)]
     if of_areas and not independent:
         raise ValueError(
             UNSURE
@@ -296,4 +299,4 @@ def _split(
                 f"intervals contains {name!r}, but areas have intervals for {first_names(known)} only"
                 + ("" if prevalence is None else "; average precision has no interval at another prevalence")
             )
-    return [name for name in intervals if name not in of_areas], of_areas
+    return [name for name in intervals if name.partition("/")[0] not in AREAS], of_areas

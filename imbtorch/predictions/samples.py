@@ -157,28 +157,35 @@ class Samples:
         """True if predictions may be no answer, which counts as a class behind the others."""
         return bool(self.rules.no_answer != ())
 
+    @property
+    def ignored_label(self) -> int | None:
+        """Target of the labels to leave out, in the parts; None without."""
+        return IGNORED if self.given.labels and self.rules.marks else None
+
     def parts(self) -> Iterator[Part]:
         """Yield all samples, some at a time; raise for values that are no classes, scores or weights."""
         given, start, one_hot = self.given, 0, self.given.labels and self.rules.task is None
-        left_out = np.zeros(2)  # rows without a value, and with a target to ignore
+        left_out, unknown = np.zeros(2), 0  # rows without a value, and with a target to ignore; labels to ignore
         for columns, arrays in self._batches():
             target = self._codes(columns, [given.target[name] for name in self.names] if given.labels else [], True)
             times = columns[next(iter(given.target.values()))].times
             extra = self._extra(columns, arrays, times)
             keep = extra.get("group", np.zeros(len(target))) >= 0
-            keep &= (target >= 0).reshape(len(target), -1).all(1)
+            marked = (target == IGNORED).reshape(len(target), -1)
+            keep &= (target != LEFT_OUT if given.labels else target >= 0).reshape(len(target), -1).all(1)
             if given.scored:
                 preds, keep = self._scores(arrays, start, keep)
             else:
                 preds = self._codes(columns, self.columns, False)
                 keep &= (preds >= 0).reshape(len(preds), -1).all(1)
-            ignored = (target == IGNORED).reshape(len(target), -1).any(1)
+            ignored = np.zeros(len(marked), dtype=bool) if given.labels else marked.any(1)
             ones = np.ones(len(keep)) if times is None else times
             left_out += ones[~keep & ~ignored].sum(), ones[ignored].sum()
             start += len(keep)
             if not keep.all():
                 preds, target, *some = (each[keep] for each in (preds, target, *extra.values()))
                 extra = dict(zip(extra, some, strict=True))
+            unknown += given.labels * int((target == IGNORED).sum())
             one_hot = one_hot and bool((target.sum(-1) == 1).all())
             if one_hot and start == self.rows > 1:
                 raise ValueError(
@@ -190,6 +197,7 @@ class Samples:
             yield Part(tensors.pop("preds"), tensors.pop("target"), tensors)
         for number, why in zip(left_out, ("a value is missing", "ignore names their target"), strict=True):
             self.notes.extend([f"rows left out because {why}: {number:,.10g}"] if number else [])
+        self.notes.extend([f"labels left out of single rows because ignore names them: {unknown:,}"] if unknown else [])
 
     def _batches(self) -> Iterator[Batch]:
         """Return what the source counted, or its rows in batches."""
@@ -218,7 +226,9 @@ class Samples:
         found = np.full(len(column.levels), LEFT_OUT)
         for at, each in enumerate(column.levels):
             cell = read_cell(each)
-            if cell.kind in ("whole", "boolean") and cell.value in (0, 1):
+            if of_target and self.rules.ignores(each):
+                found[at] = IGNORED
+            elif cell.kind in ("whole", "boolean") and cell.value in (0, 1):
                 found[at] = int(cell.value)
             elif cell.kind != "missing":
                 remedy = "for one class of each sample pass one column"
@@ -348,8 +358,6 @@ def _of_labels(given: Given, rules: Rules) -> tuple[Given, tuple[str, ...], list
     """Match the columns of labels; return them, the names of the labels, and the columns of predictions."""
     if rules.positive is not None or rules.task not in (None, "multilabel"):
         raise ValueError("target has several columns, each of which is a label; leave positive and task out")
-    if rules.marks:
-        raise ValueError("ignore leaves out targets of one column, but target has several; report each label alone")
     names = list(given.target)
     if rules.class_names is not None:
         named = checked_names([str(each) for each in rules.class_names])

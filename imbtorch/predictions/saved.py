@@ -115,7 +115,7 @@ class Predictions:
             of :meth:`report` then have no intervals.
         weight: weight of each sample; weighted values have no intervals.
         frequency: number of samples that each row stands for.
-        ignore: target, or list of targets, whose samples are left out, such as -100.
+        ignore: target, or list of targets, whose samples are left out, such as -100; of several labels only the label.
         missing: ``"raise"``, ``"drop"`` to leave out samples with a missing value, ``"class"`` to make a class of them.
         no_answer: predicted value, or list of values, that stands for no answer, such as ``"INVALID"``; None for
             missing predictions. It is a miss of its class and no class of its own.
@@ -195,7 +195,8 @@ class Predictions:
         logits: bool = False,
         prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
-        intervals: bool | Sequence[str] = False,
+        intervals: bool | str | Sequence[str] = False,
+        class_groups: Mapping[str, Sequence[Any]] | None = None,
     ) -> ReportResult:
         """Report predicted classes or scores, as :class:`imbtorch.ImbalanceReport` reports those of a training.
 
@@ -212,7 +213,10 @@ class Predictions:
             prevalence: class shares of the population for which values are computed, by class or in the order of the
                 classes (by class if ``positive`` names the first of two); for labels the share of positives of each.
             measures: measures over all classes, as in :class:`imbtorch.ImbalanceReport`.
-            intervals: True for the 95% intervals of all measures, or names of values; False by default.
+            intervals: True for the 95% intervals of all measures, ``"*"`` for all values, or names of values and
+                patterns such as ``"recall/*"``; False by default.
+            class_groups: name -> classes, such as :func:`~imbtorch.shot_groups`, whose mean recall and precision are
+                added.
 
         Returns:
             :class:`imbtorch.ReportResult`, as ``ImbalanceReport.result()``: print its ``table()``.
@@ -224,7 +228,7 @@ class Predictions:
         argument, predicted, at = _one_of(preds, scores, threshold, logits)
         samples = self._samples(argument, predicted, logits, ROLES)
         with reading(samples.given.source):
-            return counted(samples, samples.placed(at), prevalence, measures, intervals)
+            return counted(samples, samples.placed(at), prevalence, measures, intervals, class_groups)
 
     def label_plan(
         self,
@@ -396,7 +400,7 @@ class Predictions:
             logits=logits,
             weighted="weight" in self._more,
             clusters="cluster" in self._more,
-            **sizes_of(samples.task, samples.names),
+            **sizes_of(samples.task, samples.names, samples.ignored_label),
         )
         binned = BinnedScores(settings)
         _count(samples, binned.update)
@@ -575,7 +579,8 @@ def report(
     logits: bool = False,
     prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
     measures: Mapping[str, Measured] | Sequence[str] | None = None,
-    intervals: bool | Sequence[str] = False,
+    intervals: bool | str | Sequence[str] = False,
+    class_groups: Mapping[str, Sequence[Any]] | None = None,
     **arguments: Unpack[Reading],
 ) -> ReportResult:
     """Report saved predictions in one call: ``Predictions(source, target=..., ...).report(preds, ...)``.
@@ -585,13 +590,14 @@ def report(
     Args:
         source: frame, mapping of columns, lazy frame, or files; None if the arguments hold the values.
         target: true classes; of several labels columns of 0 and 1, ``[N, L]`` or label -> ``[N]``.
-        preds: predicted classes, as for :meth:`Predictions.report`, like all arguments up to ``intervals``.
+        preds: predicted classes, as for :meth:`Predictions.report`, like all arguments up to ``class_groups``.
         scores: scores of the positive class, or of all classes.
         threshold: score strictly above which 1 is predicted, or an operating point.
         logits: whether scores are logits.
         prevalence: class shares of the population.
         measures: measures over all classes.
-        intervals: True for the 95% intervals of all measures, or names of values.
+        intervals: True for the 95% intervals of all measures, ``"*"`` for those of all values, or names and patterns.
+        class_groups: name -> classes whose mean recall and precision are added.
         class_names, positive, task, group, cluster, weight, frequency, ignore, missing: as for :class:`Predictions`.
         no_answer, encoding, decimal, head: as for :class:`Predictions`.
 
@@ -615,4 +621,5 @@ def report(
         prevalence=prevalence,
         measures=measures,
         intervals=intervals,
+        class_groups=class_groups,
     )

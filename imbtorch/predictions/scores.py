@@ -189,7 +189,7 @@ class Curves:
                 logits=self.logits,
                 weighted=counting.weighted,
                 also=("auc", "average_precision"),
-                **sizes_of(self.task, self.names),
+                **sizes_of(self.task, self.names, self.settings.counting.ignore_index),
             )
             self._binned = BinnedScores(settings)
 
@@ -242,9 +242,10 @@ class Curves:
         bounds: dict[Row, Tensor] = {}
         whole, positives = [], []  # whether there are samples of both classes
         for at in range(scores.shape[1]):  # one at a time: a histogram has a cell for each sample
-            positive = target[:, at] if self.task == "multilabel" else target == at + binary
-            different, place = torch.unique(scores[:, at], return_inverse=True)
-            histogram = histogram_of_ranks(place, positive, len(different), weight.unsqueeze(0))[0]
+            kept = target[:, at] >= 0 if self.task == "multilabel" else slice(None)  # others are ignored
+            positive = target[kept, at] if self.task == "multilabel" else target == at + binary
+            different, place = torch.unique(scores[kept, at], return_inverse=True)
+            histogram = histogram_of_ranks(place, positive, len(different), weight[kept].unsqueeze(0))[0]
             rates = histogram
             if shares is not None:
                 rates = rescaled_rows(histogram, torch.stack((1 - shares[at], shares[at])))
@@ -312,7 +313,8 @@ def ends_of(row: Row, interval: Interval, place: int = 0) -> dict[Row, Tensor]:
     return {Row(*own, "low"): low, Row(*own, "high"): high}
 
 
-def sizes_of(task: Task, names: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of a sweep that tell its classes or labels."""
+def sizes_of(task: Task, names: Sequence[str], ignored: int | None) -> dict[str, Any]:
+    """Return the arguments of a sweep that tell its classes or labels, and the target of labels to ignore."""
     number = {"binary": "", "multiclass": "num_classes", "multilabel": "num_labels"}[task]
-    return {number: len(names), "class_names": names} if number else {}
+    ignored = ignored if task == "multilabel" else None
+    return {number: len(names), "class_names": names, "ignore_index": ignored} if number else {}

@@ -129,12 +129,12 @@ def _no_interval(result: ReportResult) -> str:
 
 
 FINDERS: tuple[Finder, ...] = (
-    (("unseen",), _unseen),
-    (("empty groups",), partial(_of_groups, "empty groups")),
-    (("lacking groups",), partial(_of_groups, "lacking groups")),
-    (("dependent",), _dependent),
-    (("large cluster",), _large_cluster),
-    (("few samples",), _few_samples),
-    (("no interval",), _no_interval),
+    ("unseen", _unseen),
+    ("empty groups", partial(_of_groups, "empty groups")),
+    ("lacking groups", partial(_of_groups, "lacking groups")),
+    ("dependent", _dependent),
+    ("large cluster", _large_cluster),
+    ("few samples", _few_samples),
+    ("no interval", _no_interval),
 )
-"""Kinds of each problem of a report, and the function of a result that describes it."""
+"""Kind of each problem of a report, and the function of a result that describes it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -312,11 +313,12 @@ class Readings:
                 return Row(row.measure, row.better), self.groups.index(row.of)
         return self.checked_intervals([name], called=True)[0], None
 
-    def checked_intervals(self, given: bool | Sequence[str], *, called: bool = False) -> tuple[Row, ...]:
-        """Return the rows of the values that a user names; True names all measures of all classes.
+    def checked_intervals(self, given: bool | str | Sequence[str], *, called: bool = False) -> tuple[Row, ...]:
+        """Return the rows of the values that a user names; True names all measures of all classes, ``"*"`` all values.
 
         Args:
-            given: names of values.
+            given: names of values, and patterns with ``*``. A name without a value of all classes is that of a measure
+                of each class and class group.
             called: whether the user called ``interval(name)``, which errors then quote.
 
         Raises:
@@ -324,16 +326,20 @@ class Readings:
                 bounds and lowest values (``average="min"``).
             TypeError: for a string.
         """
+        given = [given] if given == "*" else given
         if isinstance(given, str):
             raise TypeError(f"intervals must be True, False or a sequence of names such as [{given!r}], got a string")
         minima = [key for key, measure in self.measures.items() if measure.average == "min"]
         names = [key for key in self.measures if key not in minima] if given is True else list(given or ())
         known = {row.name: row for row in self.values} if names else {}
+        if len(set(names)) < len(names):
+            raise ValueError(f"intervals must not name a value twice, got {names}")
+        if not called:
+            values = [name for name in known if name not in minima]
+            names = list(dict.fromkeys(found for name in names for found in named_values(name, values, known)))
         unknown = [name for name in names if name not in known]
         if unknown:
             raise ValueError(self._no_interval(unknown, list(known), called))
-        if len(set(names)) < len(names):
-            raise ValueError(f"intervals must not name a value twice, got {names}")
         lowest = [name for name in names if name in minima]
         if lowest:
             named = f"interval({lowest[0]!r}) names a minimum" if called else f"intervals names {lowest}"
@@ -358,6 +364,14 @@ class Readings:
             keys = [row.measure for row in possible if row.name == unknown[0]]
             remedy = f"; per_class=[{keys[0]!r}] reports it for each class" if keys else remedy
         return f"{named}{remedy}; names are {first_names(known, 30)}"
+
+
+def named_values(name: str, values: Sequence[str], known: Mapping[str, Row] | None = None) -> Sequence[str]:
+    """Return the values that a pattern with ``*``, or a measure of each class, names; the name if there are none."""
+    if "*" in name:
+        return [each for each in values if re.fullmatch(re.escape(name).replace(r"\*", ".*"), each)] or [name]
+    of_measure = [each for each, row in (known or {}).items() if row.measure == name]
+    return [name] if name in (known or {}) else of_measure or [name]
 
 
 def _ends(rows: Iterable[Row]) -> Iterator[Row]:

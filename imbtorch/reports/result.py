@@ -197,7 +197,7 @@ class ReportResult(Result):
             self._warn_if_dependent()
         return interval
 
-    def table(self, sort: str | None = None, head: int | None = None) -> Table:
+    def table(self, sort: str | None = None, head: int | None = None, digits: int = 3) -> Table:
         """Return all values as a table, to print, show in a notebook or write as CSV.
 
         Its blocks are ``"class"``, ``"class group"`` and ``"group"`` (of samples), with a row for each of them, and
@@ -212,9 +212,10 @@ class ReportResult(Result):
                 without targets come last if a measure sorts. By default classes stay in the order of their indices.
             head: number of classes to print, by default all; ``to_csv`` and the other forms of
                 :class:`~imbtorch.tables.Table` always hold all of them.
+            digits: decimals of values in text, Markdown and LaTeX.
 
         Raises:
-            ValueError: for an unknown column, and a ``head`` below 1.
+            ValueError: for an unknown column, a ``head`` below 1, and ``digits`` outside 0..15.
 
         >>> from imbtorch import ImbalanceReport
         >>> report = ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"], measures=["iam"])
@@ -241,7 +242,8 @@ class ReportResult(Result):
                 raise ValueError(f"sort must be a column of the classes, {', '.join(known)}, got {sort!r}")
             better = next((row.better for row in self._rows if row.kind == "class" and row.measure == sort), None)
             blocks["class"] = _worst_first(blocks["class"], sort, better)
-        return replace(whole, blocks=blocks, printed={**whole.printed, **({} if head is None else {"class": head})})
+        printed = {**whole.printed, **({} if head is None else {"class": head})}
+        return replace(whole, blocks=blocks, printed=printed, digits=digits)
 
     def _added_rows(self) -> dict[Row, Tensor]:
         """Return values of the table that are not reported: of each group, and recall and precision."""

@@ -155,9 +155,7 @@ def shown(values: Sequence[Tensor]) -> tuple[Tensor, ...]:
 # --- results ---------------------------------------------------------------------------------------------------------
 SCHEMA = 4  # version of pickled results; raise it when their contents change
 R = TypeVar("R", bound="Result")
-Finder: TypeAlias = tuple[
-    tuple[str, ...], Callable[[Any], str]
-]  # kinds of a problem, and what describes it or gives ""
+Finder: TypeAlias = tuple[str, Callable[[Any], str]]  # kind of a problem, and what describes it
 TOO_NARROW = (
     "the interval treats them as independent and is too narrow; build it with clusters=True, and pass "
     "update(..., cluster=ids) unless each sample is a cluster of its own positions"
@@ -215,11 +213,11 @@ class Result:
         raise NotImplementedError
 
     def _found(self, told: set[str]) -> Iterator[tuple[str, str]]:
-        """Yield kind and text of each problem, but of kinds that were told; add its kinds to them."""
-        for kinds, find in self._finders:
-            if told.isdisjoint(kinds) and (text := find(self)):
-                yield kinds[0], text
-                told.update(kinds)
+        """Yield kind and text of each problem, but of kinds that were told; add its kind to them."""
+        for kind, find in self._finders:
+            if kind not in told and (text := find(self)):
+                yield kind, text
+                told.add(kind)
 
     @cached_property
     def problems(self) -> dict[str, str]:

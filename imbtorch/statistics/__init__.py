@@ -1,8 +1,9 @@
 """Intervals, comparisons, and choices of epochs, thresholds and models, for any function of counts."""
 
-from imbtorch.choosing.comparisons import Comparison, compare, paired_compare
+from imbtorch.choosing.comparisons import Comparison, compare, compare_groups, paired_compare
 from imbtorch.choosing.epochs import ChosenEpoch, select_epoch
 from imbtorch.choosing.gate import Verdict
+from imbtorch.choosing.images import over_images
 from imbtorch.choosing.models import Selection, select_model
 from imbtorch.choosing.planning import samples_needed
 from imbtorch.choosing.runs import Runs, RunsByMeasure, over_runs
@@ -30,6 +31,8 @@ __all__ = [
     "beats_baseline",
     "bootstrap",
     "compare",
+    "compare_groups",
+    "over_images",
     "over_runs",
     "paired_compare",
     "partial_auc",

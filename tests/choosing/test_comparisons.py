@@ -12,10 +12,11 @@ from distributions import A, B, apart, betas, distance, labels, score, seeded
 from rooms import checked_outcomes, compare_outcomes
 from rooms import draws as drawing
 from scipy import stats
+from sklearn.metrics import f1_score, recall_score
 
 import imbtorch
 from imbtorch import balanced_accuracy
-from imbtorch.statistics import Comparison, Interval, compare, paired_compare
+from imbtorch.statistics import Comparison, Interval, compare, compare_groups, paired_compare
 
 # --- comparisons ----------------------------------------------------------------------------------------------------
 
@@ -258,6 +259,37 @@ def test_class_totals_vary_as_those_of_clusters():
     assert plain < 0.5 * found
 
 
+@pytest.mark.filterwarnings("ignore:paired_compare. the largest of 3100 clusters")
+def test_class_totals_of_many_clusters_are_nearly_normal():
+    """A hundred clusters hold class 1 and are drawn one by one; 3,000 others have a normal sum."""
+    ids = torch.cat((torch.arange(3000).repeat_interleave(2), 3000 + torch.arange(100).repeat_interleave(30)))
+    target = (ids >= 3000).long()
+    found = paired_compare(
+        imbtorch.accuracy, 0 * target, 0 * target + 1, target, 2, cluster=ids, draws=4000, generator=seeded()
+    )
+    each = np.random.default_rng(0).standard_exponential((4000, 3100)) * np.bincount(ids.numpy())
+    share = each[:, 3000:].sum(1) / each.sum(1)
+    assert found.difference.draws.std().item() == pytest.approx(2 * share.std(), rel=0.06)
+    assert found.difference.draws.mean().item() == pytest.approx(1 - 2 * share.mean(), abs=0.01)
+
+
+def test_margins_of_many_classes_are_compared_as_their_matrices_are():
+    generator = seeded()
+    target = torch.randint(20, (3000,), generator=generator)
+    wrong = torch.rand(2, 3000, generator=generator) < torch.tensor([[0.2], [0.25]])
+    a, b = torch.where(wrong, torch.randint(20, (2, 3000), generator=generator), target)
+    macro = partial(imbtorch.f_score, average="macro")
+    of_margins, of_matrices = (
+        paired_compare(each, a, b, target, 20, draws=4000, generator=seeded())
+        for each in (macro, lambda counts: macro(counts))
+    )
+    assert of_margins.difference.estimate == of_matrices.difference.estimate
+    width = of_matrices.difference.high - of_matrices.difference.low
+    for end in ("low", "high"):
+        ends = [getattr(each.difference, end).item() for each in (of_margins, of_matrices)]
+        assert ends[0] == pytest.approx(ends[1], abs=0.05 * width.item())
+
+
 @pytest.mark.default_cases("1.0")
 @pytest.mark.parametrize("shared", [0.0, 1.0])
 def test_intervals_of_clusters_cover_the_difference(shared):
@@ -454,6 +486,63 @@ def test_outcomes_of_several_times_the_samples_are_those_of_repeated_rows():
 
 
 @pytest.mark.slow
+def test_as_many_times_the_clusters_are_those_of_repeated_clusters():
+    """The bounds allow for bad clusters that few clusters lack, so that those of few are a little wider."""
+    generator, ids = seeded(), torch.arange(600) // 6
+    target = (torch.rand(600, generator=generator) < 0.3).long()
+    hard = torch.rand(100, generator=generator)[ids] < 0.1
+    a, b = (torch.where(torch.rand(600, generator=generator) < share, 1 - target, target) for share in (0.1, 0.1))
+    b = torch.where(hard, 1 - target, b)
+    tiled = [torch.cat([each] * 4) for each in (a, b, target)]
+    ends = []
+    for preds, times in (((a, b, target), 4), (tiled, 1)):
+        named = torch.cat([ids + 100 * copy for copy in range(len(preds[0]) // 600)])
+        outcomes = checked_outcomes({"a": preds[0], "b": preds[1]}, preds[2], 2, named)
+        found = compare_outcomes(balanced_accuracy, outcomes, True, 4000, 0.9, seeded(), times=times).difference
+        ends.append([float(found.low), float(found.high)])
+    (low, high), (tiled_low, tiled_high) = ends
+    assert 0.95 < (high - low) / (tiled_high - tiled_low) < 1.3
+    assert (low + high) / 2 == pytest.approx((tiled_low + tiled_high) / 2, abs=0.15 * (high - low))
+
+
+def grouped(clusters):
+    """Result of two sites, with 36 and 56 of 40 and 80 positives found, in clusters of one or two rows of a site."""
+    found = torch.cat((torch.arange(40) < 36, torch.arange(80) < 56, torch.zeros(200, dtype=torch.bool))).long()
+    report = imbtorch.ImbalanceReport("binary", groups=["north", "south"], clusters=clusters, measures=["recall"])
+    group = torch.cat((torch.zeros(40), torch.ones(80), torch.arange(200) % 2)).long()
+    ids = {"cluster": torch.arange(320) // 2} if clusters else {}
+    report.update(found, (torch.arange(320) < 120).long(), group=group, **ids)
+    return report.result()
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+def test_groups_of_a_report_are_compared(clusters):
+    """MOVER of the intervals by Jeffreys of .9 and .7, whose clusters of two equal rows are worth a half of them."""
+    found = compare_groups(grouped(clusters), "recall", "north", "south")
+    worth = 0.5 if clusters else 1.0
+    ends = [
+        stats.beta(worth * hits + 0.5, worth * (all_ - hits) + 0.5).ppf([0.025, 0.975])
+        for hits, all_ in ((36, 40), (56, 80))
+    ]
+    (a_low, a_high), (b_low, b_high) = ends
+    below, above = np.hypot(0.9 - a_low, b_high - 0.7), np.hypot(a_high - 0.9, 0.7 - b_low)
+    tolerance = 0.06 if clusters else 0.02
+    assert float(found.difference.estimate) == pytest.approx(0.2)
+    assert float(found.difference.low) == pytest.approx(0.2 - below, abs=tolerance)
+    assert float(found.difference.high) == pytest.approx(0.2 + above, abs=tolerance)
+    assert float(found.probability) == pytest.approx(stats.norm.cdf(1.96 * 0.2 / below), abs=0.02)
+    assert str(found).startswith("recall, north - south: 0.200 [")
+    other = compare_groups(grouped(clusters), "recall", "south", "north")
+    assert float(other.probability) == pytest.approx(1 - float(found.probability))
+    assert float(other.difference.low) == pytest.approx(-float(found.difference.high))
+
+
+def test_groups_and_values_that_are_not_reported():
+    for name, group in (("recall", "east"), ("f1", "south")):
+        with pytest.raises(ValueError, match=f"the result has no '{name}' of a group"):
+            compare_groups(grouped(False), name, group, "north")
+
+
 def test_a_loss_of_the_margin_is_rarely_called_none():
     """A nominal 5% of sets; 60 rare samples, of which .02 are lost and none is won; .2 with the prior alone."""
     rng, false, sets = np.random.default_rng(0), 0, 0
@@ -494,3 +583,67 @@ def test_names_of_models_that_cannot_be(names):
     target = torch.tensor([0, 1])
     with pytest.raises(ValueError, match=r"names must be two different texts, that of a first"):
         paired_compare("recall", target, target, target, names=names)
+
+
+# --- labels, and what is left out -------------------------------------------------------------------------------------
+
+
+def two_models(samples=200, number=4, seed=0):
+    """Targets of labels and the predictions of two models that find the same samples hard."""
+    random = np.random.default_rng(seed)
+    target, hard = random.random((samples, number)) < 0.2, random.random((samples, 1))
+    preds = [np.where(random.random(target.shape) < rate * hard, ~target, target) for rate in (0.2, 0.5)]
+    return [torch.from_numpy(each).long() for each in (*preds, target)]
+
+
+def test_labels_are_compared_by_their_mean_or_one_by_one():
+    a, b, target = two_models()
+    found = paired_compare("f1", a, b, target, draws=300, generator=seeded())
+    expected = f1_score(target, a, average="macro") - f1_score(target, b, average="macro")
+    assert found.difference.estimate.item() == pytest.approx(expected)
+    assert found.measure == "f1 (macro over 4 labels)"
+    each = paired_compare(partial(imbtorch.f_score, average="none"), a, b, target, draws=300, generator=seeded())
+    expected = f1_score(target, a, average=None) - f1_score(target, b, average=None)
+    assert each.difference.estimate.tolist() == pytest.approx(list(expected))
+    assert each.measure == "f_score (each of 4 labels)"
+    pooled = paired_compare("f1", a, b, target, 2, draws=300, cluster=torch.arange(200), generator=seeded())
+    expected = f1_score(target.flatten(), a.flatten()) - f1_score(target.flatten(), b.flatten())
+    assert pooled.difference.estimate.item() == pytest.approx(expected)
+    assert pooled.measure == "f1 (binary)"
+
+
+def test_labels_are_resampled_with_their_samples():
+    """The interval is that of a bootstrap of samples by NumPy, which draws all labels of a sample at once."""
+    a, b, target = two_models(400)
+    found = paired_compare("f1", a, b, target, draws=2000, generator=seeded()).difference
+    random, drawn = np.random.default_rng(0), []
+    for _ in range(400):
+        some = random.integers(0, 400, 400)
+        drawn.append(np.subtract(*(f1_score(target[some], each[some], average="macro") for each in (a, b))))
+    assert (found.high - found.low).item() == pytest.approx(3.92 * np.std(drawn), rel=0.12)
+
+
+def test_ignored_targets_and_labels_take_no_part():
+    a, b, target = two_models()
+    flat = target[:, 0].clone()
+    flat[::5] = -1
+    kept = flat != -1
+    found = paired_compare("mcc", a[:, 0], b[:, 0], flat, 2, ignore_index=-1, draws=100, generator=seeded())
+    without = paired_compare("mcc", a[kept, 0], b[kept, 0], flat[kept], 2, draws=100, generator=seeded())
+    assert (found.difference.low, found.difference.high) == (without.difference.low, without.difference.high)
+    unknown = torch.rand(target.shape, generator=seeded()) < 0.3
+    found = paired_compare("recall", a, b, target.masked_fill(unknown, -1), ignore_index=-1, draws=100)
+    recalls = [
+        [recall_score(*(part[~unknown[:, at], at] for part in (target, each))) for at in range(4)] for each in (a, b)
+    ]
+    assert found.difference.estimate.item() == pytest.approx(np.mean(recalls[0]) - np.mean(recalls[1]))
+
+
+def test_labels_need_drawn_totals_and_two_samples():
+    a, b, target = two_models()
+    with pytest.raises(ValueError, match="labels need totals='drawn'"):
+        paired_compare("f1", a, b, target, totals="fixed", draws=100)
+    with pytest.raises(ValueError, match="two samples or clusters"):
+        paired_compare("f1", a[:1], b[:1], target[:1], draws=100)
+    with pytest.raises(ValueError, match="ignore_index must be left out for 'auc'"):
+        paired_compare("auc", torch.rand(4), torch.rand(4), torch.tensor([0, 1, 0, 1]), ignore_index=-1)

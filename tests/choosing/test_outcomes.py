@@ -68,6 +68,17 @@ def test_matrices_and_totals_are_those_of_the_samples():
     assert {tuple(at): difference[tuple(at)].item() for at in difference.nonzero().tolist()} == added
 
 
+def test_margins_are_those_of_the_matrices():
+    preds, target, _ = drawn(2, 4)
+    found = JointOutcomes.of(preds, target, 4)
+    mass = torch.rand(len(found.times), 3, generator=seeded()).double()
+    columns = torch.tensor([[[0, 2, 3]] * 2, [[1, 1, 1]] * 2])
+    lumps = torch.rand(2, 3, generator=seeded()).double(), torch.tensor([1, 3]), columns
+    for matrices, each in zip(found.matrices(mass, lumps).unbind(1), found.margins(mass, lumps), strict=True):
+        expected = matrices.diagonal(dim1=-2, dim2=-1), matrices.sum(-1), matrices.sum(-2)
+        assert all(map(torch.allclose, each, expected))
+
+
 def test_the_number_of_classes_is_that_of_the_largest_index_and_two_at_least():
     zeros = torch.zeros(4, dtype=torch.uint8)
     assert checked_outcomes({"preds": zeros}, zeros, None, None).classes == 2

@@ -416,8 +416,6 @@ def test_class_groups_have_the_mean_recalls_of_scikit_learn():
     )
     oracle = sk.f1_score(target[:150], seeds[0][:150], average=None)[groups["few"]].mean()
     assert folds["f1/few"].values["net"][0].item() == pytest.approx(oracle)
-    with pytest.raises(ValueError, match="class_groups needs a measure that has a value for each class; add 'recall'"):
-        over_runs({"net": seeds}, target, "mcc", class_groups=groups)
     with pytest.raises(ValueError, match=r"class_groups\['few'\] holds 7, which is no class"):
         over_runs({"net": seeds}, target, "recall", class_groups={"few": [7]})
 
@@ -467,3 +465,102 @@ def test_the_table_says_how_many_clusters_there_are():
     found = over_runs({"good": good}, target, "mcc", draws=50, cluster=ids, generator=seeded())
     note = f"with a 95% interval for new seeds and new samples of {len(target) // 2} clusters; sd: standard deviation"
     assert note in found.table().notes[0]
+
+
+# --- labels, and what is left out -------------------------------------------------------------------------------------
+
+
+def labelled(samples=150, labels=4, seeds=3, wrong=0.2, seed=0):
+    """Targets of labels, and predictions whose errors come together in hard samples."""
+    random = np.random.default_rng(seed)
+    target, hard = random.random((samples, labels)) < 0.2, 2 * wrong * random.random((samples, 1))
+    preds = [np.where(random.random(target.shape) < hard, ~target, target) for _ in range(seeds)]
+    return torch.from_numpy(target).long(), [torch.from_numpy(each).long() for each in preds]
+
+
+def test_labels_have_the_macro_value_of_scikit_learn_and_their_own_if_asked():
+    target, preds = labelled()
+    runs = {"net": preds, "poor": labelled(wrong=0.3)[1]}
+    found = over_runs(runs, target, "f1", draws=50)
+    assert found.measure == "f1 (macro over 4 labels)"
+    assert found.values["net"].tolist() == pytest.approx([sk.f1_score(target, each, average="macro") for each in preds])
+    each = [partial(imbtorch.recall, average="none"), "f1"]
+    found = over_runs(runs, target.numpy(), each, class_groups={"last": [2, 3]}, draws=50)
+    assert list(found) == ["recall/0", "recall/1", "recall/2", "recall/3", "f1", "recall/last", "f1/last"]
+    recalls = sk.recall_score(target, preds[0], average=None)
+    assert [found[f"recall/{at}"].values["net"][0].item() for at in range(4)] == pytest.approx(list(recalls))
+    assert found["recall/last"].values["net"][0].item() == pytest.approx(recalls[2:].mean())
+
+
+def test_labels_of_a_sample_are_drawn_together():
+    """A label that is repeated adds nothing: its interval is that of one label; independent ones would halve it."""
+    target, preds = labelled(labels=1)
+    repeated = [each.expand(-1, 4).contiguous() for each in (target, *preds)]
+    one = over_runs(
+        {"net": [each[:, 0] for each in preds]},
+        target[:, 0],
+        "f1",
+        cluster=torch.arange(150),
+        draws=4000,
+        generator=seeded(),
+    )
+    four = over_runs({"net": repeated[1:]}, repeated[0], "f1", draws=4000, generator=seeded())
+    widths = [(each.models["net"].high - each.models["net"].low).item() for each in (one, four)]
+    assert widths[1] == pytest.approx(widths[0], rel=0.1)
+
+
+def test_ignored_targets_take_no_part():
+    target, preds = drawn(samples=200, seeds=3)
+    holes = torch.where(torch.arange(200) % 7 == 0, 255, target)
+    kept = holes != 255
+    with_holes = over_runs({"net": preds}, holes, "balanced_accuracy", ignore_index=255, draws=50, generator=seeded())
+    without = over_runs(
+        {"net": [each[kept] for each in preds]}, target[kept], "balanced_accuracy", draws=50, generator=seeded()
+    )
+    assert torch.equal(with_holes.values["net"], without.values["net"])
+    assert with_holes.models["net"].low == without.models["net"].low
+
+
+def test_a_label_can_be_unknown_for_some_samples():
+    target, preds = labelled()
+    unknown = torch.rand(target.shape, generator=seeded()) < 0.3
+    found = over_runs({"net": preds}, target.masked_fill(unknown, -1), "f1", ignore_index=-1, draws=50)
+    expected = [
+        np.mean([sk.f1_score(*(part[~unknown[:, at], at] for part in (target, each))) for at in range(4)])
+        for each in preds
+    ]
+    assert found.values["net"].tolist() == pytest.approx(expected)
+
+
+def test_folds_of_labels():
+    parts = [labelled(seed=seed, seeds=1) for seed in range(3)]
+    found = over_runs({"net": [preds for _, (preds,) in parts]}, [target for target, _ in parts], "f1")
+    expected = [sk.f1_score(target, preds, average="macro") for target, (preds,) in parts]
+    assert found.values["net"].tolist() == pytest.approx(expected)
+
+
+def test_class_groups_add_recalls_if_no_measure_has_a_value_for_each_class():
+    target, preds = drawn()
+    found = over_runs({"net": preds}, target, "mcc", class_groups={"few": [1, 2]}, draws=50)
+    assert list(found) == ["mcc", "recall/few"]
+    expected = [sk.recall_score(target, each, average=None)[1:].mean() for each in preds]
+    assert found["recall/few"].values["net"].tolist() == pytest.approx(expected)
+
+
+def test_positions_of_two_classes_are_pooled_if_the_number_of_classes_is_given():
+    target, preds = labelled()
+    found = over_runs({"net": preds}, target, "f1", num_classes=2, draws=50)
+    assert found.values["net"].tolist() == pytest.approx([sk.f1_score(target.flatten(), p.flatten()) for p in preds])
+
+
+def test_functions_of_one_matrix_are_refused_for_labels():
+    target, preds = labelled()
+    with pytest.raises(ValueError, match="measure must return one value of all 4 labels; choose an average"):
+        over_runs({"net": preds}, target, lambda counts: counts[..., 1, 1], draws=50)
+
+
+@pytest.mark.parametrize("given", [{"ignore_index": -1}, {"class_groups": {"few": [1]}}])
+def test_measures_of_scores_take_neither_groups_nor_holes(given):
+    target, scores = torch.tensor([0, 1] * 5), torch.rand(10)
+    with pytest.raises(ValueError, match="ignore_index and class_groups must be left out for measures of scores"):
+        over_runs({"net": [scores, scores.flip(0)]}, target, "auc", **given)

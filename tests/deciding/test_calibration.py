@@ -187,6 +187,15 @@ def test_intervals_of_clusters_cover_the_share(spread, number):
     assert coverage.mean() >= 0.9
 
 
+def test_many_clusters_without_positives_have_a_narrow_interval():
+    """No positive among 6,000 samples of 2,000 patients: the upper bound is about that of 2,000 samples without one."""
+    scores, target = np.full(6_200, 0.01), np.zeros(6_200, dtype=int)
+    scores[6_000:], target[6_000:] = 0.9, 1
+    made = counted(scores, target, cluster=torch.arange(6_200) // 3).calibration()
+    assert float(made.share[0]) == 0
+    assert float(made.high[0]) == pytest.approx(1 - 0.025 ** (1 / 2000), rel=0.5)
+
+
 def test_weighted_counts_have_shares_and_no_intervals():
     scores, target = rare(7, 500)
     found = counted(scores, target, weight=torch.full((500,), 0.5)).calibration()
@@ -246,3 +255,18 @@ def test_a_share_of_0_is_an_open_mark_at_the_edge():
     assert [line.get_markerfacecolor() for line in marks][1] == "w"
     assert marks[1].get_ydata().tolist() == pytest.approx([ax.get_ylim()[0]])
     assert isinstance(found, Calibration)
+
+
+def test_the_picture_can_be_linear():
+    sweep = ThresholdSweep("f1")
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(500, generator=generator)
+    sweep.update(scores, (torch.rand(500, generator=generator) < scores).long())
+    found = sweep.result().calibration(bins=5)
+    _, ax = found.plot(scale="linear")
+    assert (ax.get_xscale(), ax.get_xlim(), ax.get_ylim()) == ("linear", (0, 1), (0, 1))
+    drawn = [line for line in ax.lines if line.get_marker() == "o"]
+    np.testing.assert_allclose(drawn[0].get_xydata(), torch.stack((found.score, found.share), -1))
+    assert found.plot()[1].get_xscale() == "logit"
+    with pytest.raises(ValueError, match="scale must be one of 'logit', 'linear', got 'log'"):
+        found.plot(scale="log")

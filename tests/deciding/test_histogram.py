@@ -129,12 +129,13 @@ def test_saturated_logits_are_told_apart(shape):
 def test_scores_that_crowd_in_one_bin_are_warned_of_once():
     target = torch.arange(400) % 4 == 0
     saturated = (torch.where(target, 22.0, 20.0)).sigmoid()
-    sweep = ThresholdSweep("f1")
-    sweep.update(saturated, target)
-    with pytest.warns(
-        UserWarning, match=r"400 scores above 0\.99.*average precision may be off by 0\.\d+; pass logits"
-    ):
-        sweep.compute()
+    for also, harm in (((), "no threshold separates them"), (["auc"], r"average precision may be off by 0\.\d+")):
+        sweep = ThresholdSweep("f1", also=also)
+        sweep.update(saturated, target)
+        with pytest.warns(
+            UserWarning, match=rf"400 scores above 0\.99.*; unless they are equal, .*{harm}; pass logits"
+        ):
+            sweep.compute()
     sweep.update(saturated, target)
     sweep.compute()  # once
     sweep.reset()
@@ -189,9 +190,11 @@ def test_few_scores_that_differ_within_a_bin_are_told(kind):
     sweep.compute()  # once
     sweep.reset()
     sweep.update(scores, target)
-    sweep.update(scores, target)  # a single time, and after a reset again
-    with pytest.warns(UserWarning, match="differ but fall between the same two thresholds"):
-        sweep.compute()
+    sweep.compute()  # nor in the next epoch
+    plain = ThresholdSweep("f1", **arguments)
+    plain.update(scores, target)
+    with pytest.warns(UserWarning, match=r"same two thresholds, .*, so that no threshold separates them; imbtorch"):
+        plain.compute()
 
 
 def votes(noise, trees):

@@ -266,7 +266,7 @@ def test_onnx_agrees_in_4096_decisions(dynamo, tmp_path):
 
 def test_thresholds_have_log_odds_and_take_either():
     rule = Threshold(log_odds=[45.0, 1.0, -3.0], logits=True)
-    assert list(rule.state_dict()) == ["threshold", "log_odds"]
+    assert list(rule.state_dict()) == ["threshold", "log_odds", "chosen", "class_axis"]
     assert Threshold([0.0, 0.75, 1.0]).log_odds.tolist() == pytest.approx([-math.inf, math.log(3), math.inf])
     assert Threshold(0.75).log_odds.item() == pytest.approx(math.log(3))
     assert Threshold(log_odds=math.log(3)).threshold.item() == pytest.approx(0.75)

@@ -11,6 +11,7 @@ import torch
 import torchmetrics
 from adjustments import long_tail
 from processes import launch
+from sklearn.metrics import balanced_accuracy_score
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import imbtorch
@@ -97,11 +98,11 @@ def test_other_forms_decide_alike(rule, shape):
 
 def test_the_state_dict_holds_the_rule():
     source, target = LogitAdjustment(PRIOR, 0.25, logits=True), LogitAdjustment([1, 2, 3], logits=True)
-    assert list(source.state_dict()) == ["prior", "tau"]
+    assert list(source.state_dict()) == ["prior", "tau", "chosen"]
     target.load_state_dict(source.state_dict())
     assert target.tau == 0.25
     assert torch.equal(target.prior, source.prior)
-    assert list(Threshold(0.5).state_dict()) == ["threshold", "log_odds"]
+    assert list(Threshold(0.5).state_dict()) == ["threshold", "log_odds", "chosen", "class_axis"]
     empty = LogitAdjustment(PRIOR, logits=True).to("meta").to_empty(device="cpu")
     empty.load_state_dict(source.state_dict())
     assert torch.equal(empty.prior, source.prior)
@@ -501,7 +502,7 @@ def test_a_rule_that_was_never_chosen_tells_once(kind):
 
 
 @pytest.mark.parametrize("kind", START)
-@pytest.mark.parametrize("copied", ["state", "without metadata", "file"])
+@pytest.mark.parametrize("copied", ["state", "without metadata", "file", "in place"])
 def test_whether_a_rule_was_chosen_travels_in_its_state(kind, copied, tmp_path):
     for chosen in (False, True):
         sweep, scores = counted(kind)
@@ -515,14 +516,16 @@ def test_whether_a_rule_was_chosen_travels_in_its_state(kind, copied, tmp_path):
             torch.save(state, tmp_path / "state")
             state = torch.load(tmp_path / "state", weights_only=True)
         other = torch.nn.ModuleDict({"sweep": START[kind][0]()})
-        other.load_state_dict(state)
-        moved = bool((getattr(sweep.rule, "tau" if kind == "LogitAdjustment" else "log_odds") != 0).any())
-        expected = chosen and (moved or copied != "without metadata")
-        with contextlib.nullcontext() if expected else pytest.warns(UserWarning, match=START[kind][1]):
+        if copied == "in place":
+            for name, each in other.state_dict().items():
+                each.copy_(state[name])
+        else:
+            other.load_state_dict(state)
+        with contextlib.nullcontext() if chosen else pytest.warns(UserWarning, match=START[kind][1]):
             other["sweep"].rule(scores)
         again = START[kind][0]()
         again.rule.load_state_dict(other["sweep"].rule.state_dict())  # as to averaged weights
-        assert again.rule.chosen == expected
+        assert again.rule.chosen == chosen
 
 
 def test_a_threshold_that_was_chosen_as_one_half_was_chosen():
@@ -534,11 +537,21 @@ def test_a_threshold_that_was_chosen_as_one_half_was_chosen():
     other.rule(SCORES[:, 0])
 
 
+@pytest.mark.parametrize("kind", START)
+def test_a_state_that_does_not_say_whether_its_rule_was_chosen_is_silent(kind):
+    """Those of older versions hold the numbers alone, which may be those of the start."""
+    state = {name: each for name, each in START[kind][0]().state_dict().items() if "chosen" not in name}
+    assert len(state) < len(START[kind][0]().state_dict())
+    other, scores = counted(kind)
+    other.load_state_dict(state)
+    other.rule(scores)
+
+
 def test_rules_of_the_user_were_chosen_by_the_user():
     for rule in (Threshold(0.5), LogitAdjustment(PRIOR, 0.0, logits=False), Threshold([0.5, 0.5, 0.5])):
         scores = SCORES[:, 0] if rule.state_dict().get("threshold", SCORES).dim() == 0 else SCORES
         rule(scores)
-        rule.load_state_dict(dict(rule.state_dict()))  # without the mark
+        rule.load_state_dict({name: each for name, each in rule.state_dict().items() if name != "chosen"})
         rule(scores)
     sweep = ThresholdSweep("f1")
     sweep.rule.load_state_dict(Threshold(0.5).state_dict())
@@ -663,6 +676,90 @@ def test_logits_of_right_programs_are_no_probabilities():
         Threshold(0.5, logits=True)(scores)
         Threshold(0.3, logits=True)(scores)
         imbtorch.ImbalanceReport("binary", logits=True).update(scores, (torch.arange(400) % 9 == 0).long())
+
+
+# --- scores of both classes -------------------------------------------------------------------------------------------
+
+
+def both(shape=(200,), logits=True, dtype=torch.float32):
+    """Return scores of both classes and targets, and the log-odds or the probability of class 1 in float64."""
+    generator = torch.Generator().manual_seed(0)
+    target = (torch.rand(shape, generator=generator) < 0.2).long()
+    scores = torch.randn(shape[0], 2, *shape[1:], generator=generator)
+    scores[:, 1] += 2 * target - 1
+    scores = (scores if logits else scores.softmax(1)).to(dtype)
+    wide = scores.double().numpy()
+    return scores, target, wide[:, 1] - wide[:, 0] if logits else wide[:, 1]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("shape", [(200,), (20, 5, 2), (100, 2)])
+@pytest.mark.parametrize("logits", [True, False])
+def test_a_rule_takes_both_classes_as_its_sweep_did(logits, shape, dtype):
+    torch.compiler.reset()  # which else counts the graphs of other cases
+    scores, target, one = both(shape, logits, dtype)
+    sweep = ThresholdSweep("balanced_accuracy", logits=logits)
+    sweep.update(scores, target)
+    value = sweep.compute()["value"]
+    own, of_a_point, loaded = (Threshold(0.5, logits=logits) for _ in range(3))
+    own.take(sweep.result())
+    of_a_point.take(sweep.best())
+    loaded.load_state_dict({name: each.clone() for name, each in sweep.rule.state_dict().items()})
+    network = torch.nn.Sequential(torch.nn.Identity(), sweep.rule)
+    forms = {
+        "rule": sweep.rule,
+        "predict": sweep.rule.predict,
+        "NumPy": lambda given: torch.from_numpy(sweep.rule.predict(given.numpy())),
+        "of the result": sweep.result().rule,
+        "taken": own,
+        "taken of a point": of_a_point,
+        "loaded": loaded,
+        "sequential": network,
+        "scripted": torch.jit.script(network),
+        "exported": torch.export.export(network, (scores,)).module(),
+        "compiled": torch.compile(sweep.rule, backend="eager", fullgraph=True),
+        "copied": pickle.loads(pickle.dumps(sweep.rule)),
+    }
+    expected = one > float(sweep.rule.log_odds if logits else sweep.rule.threshold)
+    for name, form in forms.items():
+        found = form(scores)
+        assert np.array_equal(found.numpy(), expected), name
+    assert value == pytest.approx(balanced_accuracy_score(target.numpy().ravel(), expected.ravel()), abs=1e-6)
+    sweep.rule.take(sweep.best(at_least={"recall": 0.5}))
+    assert sweep.rule(scores).shape == target.shape
+    for metric in (imbtorch.ImbalanceReport("binary"), imbtorch.BalancedAccuracy("binary")):
+        metric.update(sweep.rule(scores), target)
+    assert sweep.rule(torch.from_numpy(one)).shape == target.shape  # scores of class 1 are taken as well
+
+
+def test_without_a_class_axis_a_rule_compares_each_score():
+    """Two time steps and two labels are no classes, whatever an earlier epoch had."""
+    scores, target, _ = both((200, 3))
+    sweep = ThresholdSweep("f1", logits=True)
+    sweep.update(scores, target)
+    sweep.compute()
+    assert sweep.rule(scores).shape == (200, 3)
+    steps, ends = torch.randn(50, 2), torch.arange(100).view(50, 2) // 3 % 2
+    assert sweep.rule(steps).shape == (50, 2)  # as many dimensions as a target has
+    sweep.reset()
+    sweep.update(steps, ends)
+    sweep.compute()
+    assert sweep.rule(scores).shape == scores.shape
+    labels = ThresholdSweep("f1", task="multilabel", num_labels=2, logits=True)
+    labels.update(steps, ends)
+    labels.compute()
+    assert labels.rule(steps).shape == (50, 2)
+    assert Threshold(0.3, logits=True)(steps).shape == (50, 2)
+
+
+def test_a_rule_of_both_classes_tells_of_probabilities():
+    scores, target, _ = both()
+    sweep = ThresholdSweep("f1", logits=True)
+    sweep.update(scores, target)
+    sweep.compute()
+    with pytest.warns(UserWarning, match=r"Threshold: scores sum to 1 .* write logits=False"):
+        sweep.rule(scores.softmax(1))
 
 
 # --- points of another threshold --------------------------------------------------------------------------------------

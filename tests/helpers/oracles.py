@@ -2,7 +2,8 @@
 
 A reference reads the formula of the paper as loops over a nested list of ints and is exact: ``Fraction`` throughout,
 roots and logarithms rounded once, to 50 digits. Undefined values: a class with neither targets nor predictions takes no
-part (nan under "none"), a class with one of them counts 0 at 0/0, and only counts that are all zero give nan.
+part (nan under "none", and at 0/0 under "binary"), a class with one of them counts 0 at 0/0, and counts that are all
+zero give nan.
 """
 
 import contextlib
@@ -98,7 +99,8 @@ def averaged(formula: Callable[..., Fraction], matrix: Matrix, average: str) -> 
     if not present:
         return NAN
     if average == "binary":
-        return formula(*cells[1])
+        value = formula(*cells[1])  # not 0/0 for an absent class if it reads the negatives
+        return value if value or 1 in present else NAN
     if average == "min":
         return min((formula(*part) for part in cells if part[0] + part[1]), default=NAN)
     if average == "micro":
@@ -299,7 +301,10 @@ def accuracy_dominance_area(matrix: Matrix) -> Value:
 
 def index_balanced_accuracy(matrix: Matrix, measure: str = "GeometricMean", alpha: float = 0.05) -> Value:
     positive = {"average": "binary"} if FACTS[measure].kind == OF_POSITIVE else {}
-    return (1 + Fraction(alpha) * dominance(matrix)) * exact(measure, matrix, **positive) if total(matrix) else NAN
+    if not total(matrix):
+        return NAN
+    value = exact(measure, matrix, **positive)
+    return (1 + Fraction(alpha) * dominance(matrix)) * (value if value == value else 0)  # an absent class counts 0
 
 
 def optimized_precision(matrix: Matrix) -> Value:
@@ -451,6 +456,11 @@ def all_classes_present(matrix: Matrix) -> bool:
     return all(r or p for r, p in zip(rows(matrix), columns(matrix), strict=True))
 
 
+def positive_present(matrix: Matrix) -> bool:
+    """Whether the positive class has a value; peers count an absent one 0."""
+    return bool(rows(matrix)[1] or columns(matrix)[1])
+
+
 def all_classes_are_hit(matrix: Matrix) -> bool:
     return all(row[k] for k, row in enumerate(matrix))
 
@@ -542,13 +552,14 @@ def _sklearn_peers() -> Iterator[Peer]:
     yield Peer("matthews_corrcoef", "MatthewsCorrCoef", {}, of_samples(sk.matthews_corrcoef))
     for average in ("macro", "weighted", "micro", "binary"):
         shared = {"average": average, "zero_division": 0.0}
+        where = positive_present if average == "binary" else nonempty
         for name, function in (("Precision", sk.precision_score), ("Recall", sk.recall_score)):
             value = of_samples(function, **shared)
-            yield Peer(f"{name} {average}", name, {"average": average}, value, binary=average == "binary")
+            yield Peer(f"{name} {average}", name, {"average": average}, value, where, binary=average == "binary")
         for beta in (0, 0.5, 1, 2):
             value = of_samples(sk.fbeta_score, beta=beta, **shared)
             arguments = {"beta": beta, "average": average}
-            yield Peer(f"fbeta {beta} {average}", "FScore", arguments, value, binary=average == "binary")
+            yield Peer(f"fbeta {beta} {average}", "FScore", arguments, value, where, binary=average == "binary")
     for name, function in (("Precision", sk.precision_score), ("Recall", sk.recall_score), ("FScore", sk.f1_score)):
 
         def each(matrix: Matrix, function: Any = function) -> Any:
@@ -570,7 +581,8 @@ def _sklearn_peers() -> Iterator[Peer]:
     for average in ("macro", "weighted", "micro", "binary"):
         value = of_samples(sk.jaccard_score, average=average, zero_division=0.0)
         arguments, two = {"average": average}, average == "binary"
-        yield Peer(f"jaccard_score {average}", "Jaccard", arguments, value, binary=two)
+        where = positive_present if two else nonempty
+        yield Peer(f"jaccard_score {average}", "Jaccard", arguments, value, where, binary=two)
     value = of_samples(sk.balanced_accuracy_score, adjusted=True)
     yield Peer("adjusted", "AdjustedBalancedAccuracy", {}, value, several_classes_have_targets)
     for weights in (None, "linear", "quadratic"):
@@ -630,7 +642,7 @@ def _sklearn_peers() -> Iterator[Peer]:
             sk.precision_score(target, preds, zero_division=0.0) * sk.recall_score(target, preds, zero_division=0.0)
         )
 
-    yield Peer("sqrt(P R)", "FowlkesMallows", {"average": "binary"}, geometric, binary=True)
+    yield Peer("sqrt(P R)", "FowlkesMallows", {"average": "binary"}, geometric, positive_present, binary=True)
 
 
 def _imblearn_peers() -> Iterator[Peer]:
@@ -767,7 +779,8 @@ def _torchmetrics_peers() -> Iterator[Peer]:
     functions["Specificity"] = tm.binary_specificity
     for name, function in functions.items():
         value = of_tensors(function, sized=False)
-        yield Peer(f"binary {name}", name, {"average": "binary"}, value, binary=True, **near)
+        where = nonempty if name == "Specificity" else positive_present
+        yield Peer(f"binary {name}", name, {"average": "binary"}, value, where, binary=True, **near)
 
 
 def _torcheval_peers() -> Iterator[Peer]:

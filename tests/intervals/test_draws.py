@@ -379,3 +379,18 @@ def test_classes_without_errors_or_in_one_cluster_are_worth_their_clusters():
     assert drawing.effective_samples(alone, 2).tolist() == pytest.approx([0, 1])
     whole = torch.tensor([[[4, 0], [0, 6]], [[4, 0], [6, 0]], [[0, 4], [0, 6]]])  # each all right or all wrong
     assert drawing.effective_samples(whole.double(), 2).tolist() == pytest.approx([3, 3])
+
+
+@pytest.mark.parametrize("sizes", [np.full(30, 4), np.full(5000, 1), np.r_[np.full(300, 1), 50, 80]])
+def test_buckets_estimate_the_effective_number_of_clusters(sizes):
+    """The sum of squares is right on average, except that none is below that of clusters of one sample."""
+    random, squares = np.random.default_rng(0), []
+    for _ in range(400):
+        buckets = torch.from_numpy(np.bincount(random.integers(64, size=len(sizes)), sizes, 64))
+        found = float(drawing.effective_clusters(buckets, 0, 64))
+        assert found >= float(drawing.effective_clusters(buckets, 0)) - 1e-9
+        squares.append(sizes.sum() ** 2 / found)
+    assert np.mean(squares) == pytest.approx((sizes**2).sum(), rel=0.09)
+    assert float(drawing.effective_clusters(torch.from_numpy(sizes.astype(float)), 0)) == pytest.approx(
+        sizes.sum() ** 2 / (sizes**2).sum()
+    )

@@ -320,12 +320,49 @@ def test_bounds_of_clusters_stay_within_the_range():
         assert float(found.high) <= 1
 
 
+def exact(number):
+    """Lower bound by Clopper and Pearson of as many right samples."""
+    return stats.beta(number, 1).ppf(0.025)
+
+
 def test_clusters_without_errors_count_as_samples():
     """No resample has an error either: the lower limit is that of as many right samples as there are clusters."""
     clusters = torch.tensor([[[0, 0], [0, 5]]] * 6 + [[[9, 1], [0, 0]]] * 6)
     found = bootstrap(lambda c: imbtorch.recall(c, "none"), clusters, 40_000, clusters=True, generator=seeded())
-    assert float(found.low[1]) == pytest.approx(stats.beta(6.5, 0.5).ppf(0.025), abs=0.01)
+    assert float(found.low[1]) == pytest.approx(exact(6), abs=0.01)
     assert float(found.high[1]) == 1
+    wrong = bootstrap(lambda c: imbtorch.recall(c, "none"), clusters.flip(-1), 40_000, clusters=True)
+    assert float(wrong.high[1]) == pytest.approx(1 - exact(6), abs=0.01)
+
+
+@pytest.mark.parametrize("each", [1, 5])
+def test_false_alarms_come_in_the_numbers_of_alarms(each):
+    """The many negatives of a cluster say nothing of the false alarms, but all of the specificity."""
+    clusters = torch.tensor([[[20, 0], [1, each]]] * 40 + [[[20, 0], [1, 0]]] * 60)
+    measures = {"precision": imbtorch.precision, "specificity": imbtorch.specificity, "f1": imbtorch.f_score}
+    measures = {name: partial(measure, average="none") for name, measure in measures.items()}
+    found = bootstrap(measures, clusters, 20_000, clusters=True, generator=seeded())
+    alone = bootstrap(measures["precision"], clusters, 20_000, clusters=True, generator=seeded())
+    assert float(found["precision"].low[1]) == pytest.approx(exact(40), abs=0.01)
+    assert float(alone.low[1]) == pytest.approx(float(found["precision"].low[1]))  # whatever else is asked for
+    assert float(found["specificity"].low[1]) == pytest.approx(exact(100), abs=0.005)
+    false = each * -math.log(0.025)  # a bound of the number, by which F1 falls below what resamples show
+    assert float(found["f1"].low[1]) > 2 * 32 * each / (2 * 32 * each + 100 + 8 * each + false) - 0.05
+
+
+@pytest.mark.parametrize(("size", "false"), [(1, 0), (1, 1), (4, 0)])
+def test_buckets_show_how_large_the_clusters_are(size, false):
+    """49 clusters of right alarms among 20,000 rows; one false alarm hardly changes the width."""
+    rows, alarms = torch.arange(20_000), 49 * size
+    preds = (rows < alarms).long()
+    preds[300] = false
+    report = imbtorch.ImbalanceReport("binary", measures=["precision"], per_class=(), clusters=True)
+    report.update(preds, (rows < 200).long(), cluster=torch.where(rows < alarms, rows // size, rows))
+    found = report.interval("precision")
+    width = 1 - stats.beta(49, 1 + false).ppf(0.025)
+    assert 0.6 * width < 1 - float(found.low) < 1.7 * width
+    assert float(found.high) == 1
+    assert "of 64 buckets" in found.method
 
 
 def test_copies_of_samples_in_clusters_are_biased_as_the_samples_are():

@@ -819,3 +819,16 @@ def test_a_run_that_began_with_lightnings_own_has_no_values_of_its_files(tmp_pat
     run_losses(later, resumed, resume=loading(lightning, tmp_path / "last.ckpt", True))
     with pytest.raises(ValueError, match="began with another checkpoint callback"):
         _ = resumed.kept
+
+
+def test_values_are_read_from_the_file_where_another_process_has_trained(tmp_path):
+    """As after ``ddp_spawn``, ``ddp_fork`` and ``ddp_notebook``: Lightning hands on the path of the best file alone."""
+    trained, here = (ModelCheckpoint(tmp_path, "{epoch}", monitor="value", mode="max", save_top_k=2) for _ in range(2))
+    run([1, 3, 2], trained)
+    with pytest.raises(ValueError, match="no checkpoint is kept yet"):
+        _ = here.kept
+    here.best_model_path = trained.best_model_path
+    assert here.kept == trained.kept == {"value": 3, "epoch": 1, "step": 4}
+    assert here.kept_of(tmp_path / "epoch=2.ckpt") == {"value": 2, "epoch": 2, "step": 6}
+    with pytest.raises(ValueError, match="holds no values of"):
+        here.kept_of(tmp_path / "other.ckpt")

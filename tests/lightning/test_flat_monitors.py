@@ -2,6 +2,8 @@
 
 import random
 import re
+import subprocess
+import sys
 import types
 from pathlib import Path
 
@@ -180,10 +182,10 @@ class Module(lightning.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": "val_iam"}}
 
 
-def told(script, folder, *callbacks, key="val_iam", keeps=True, **options):
+def told(script, folder, *callbacks, key="val_iam", keeps=True, cls=Module, **options):
     """Fit; return what is said of values that cannot choose."""
     kept = [ModelCheckpoint(folder, "{epoch}", monitor=key, mode="max")] if keeps else []
-    module = Module(script, **options)
+    module = cls(script, **options)
     loader = DataLoader(TensorDataset(torch.arange(40)), 10)
     settings = {**QUIET, "logger": False, "num_sanity_val_steps": 0, "enable_checkpointing": keeps}
     trainer = lightning.Trainer(
@@ -191,7 +193,7 @@ def told(script, folder, *callbacks, key="val_iam", keeps=True, **options):
     )
     with listening() as texts:
         trainer.fit(module, loader, loader)
-    return [text for text in texts if "choose" in text or "moved" in text]
+    return [text for text in texts if "choose" in text]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +226,7 @@ def test_the_line_to_write_is_that_of_the_sweep_of_the_module(tmp_path):
     assert text == " ".join(shown.split())
     sweep = ThresholdSweep("f1", prefix="val_best_")
     (text,) = told("---", tmp_path / "b", metrics={**report, "sweep": sweep}, logs=("val",))
-    assert "log it by self.log_dict(self.sweep) and write monitor='val_best_value', mode='max'" in text
+    assert "log it by self.log_dict(self.sweep), write monitor='val_best_value', mode='max', and in test_step" in text
 
 
 @pytest.mark.parametrize(
@@ -279,13 +281,88 @@ def test_schedulers_and_other_callbacks_are_told_so_far(tmp_path):
     assert told("-" * 11, tmp_path, unguarded(Watcher("val_iam", "max")), keeps=False, plateau="unguarded") == []
 
 
-def test_of_a_single_metric_only_that_it_has_not_moved(tmp_path):
+def test_a_single_metric_is_judged_by_its_counts(tmp_path):
     metrics = {"val": imbtorch.ImbalanceAccuracy("binary")}
     (text,) = told("----", tmp_path / "a", metrics=metrics)
-    assert text.endswith("it has not moved in 4 validations")
-    assert "predicted" not in text
+    assert "could not choose: no sample was predicted as '1', since no score passes 0.5. Monitor the value" in text
+    (made,) = re.findall(r"build self.sweep = (\S+\)) in __init__", text.replace(", ", ","))
+    sweep = eval(made, {"imbtorch": imbtorch})
+    assert f"monitor='{sweep['value'].full_name}', mode='max'" in text
     assert told("---x", tmp_path / "b", metrics=metrics) == []
+    assert told("xxxx", tmp_path / "d", metrics=metrics) == []  # the same good value, as after a resumed run
     assert len(told("-" * 11, tmp_path / "c", metrics=metrics)) == 1
+
+
+def test_measures_that_are_best_where_one_class_is_predicted_are_told(tmp_path):
+    report = ImbalanceReport("binary", measures=["specificity"], prefix="val_", per_class=())
+    (text,) = told("---", tmp_path, metrics={"val": report}, key="val_specificity")
+    assert "no sample was predicted as '1'" in text
+
+
+@pytest.mark.parametrize("kind", ["report", "single"])
+def test_values_that_training_logs_are_judged_as_well(kind, tmp_path):
+    class Trained(Module):
+        def training_step(self, batch, batch_idx):
+            super().validation_step(batch, batch_idx)
+            if isinstance(self.val, imbtorch.ImbalanceAccuracy):
+                self.log("val_iam", self.val, on_step=False, on_epoch=True)
+            else:
+                self.log_dict(self.val, on_step=False, on_epoch=True)
+            return super().training_step(batch, batch_idx)
+
+        def validation_step(self, batch, batch_idx):
+            pass
+
+    def fitted(script, folder, *callbacks):
+        metric = imbtorch.ImbalanceAccuracy("binary") if kind == "single" else ImbalanceReport("binary", prefix="val_")
+        return told(script, folder, *callbacks, metrics={"val": metric}, logs=(), cls=Trained)
+
+    (text,) = fitted("---", tmp_path / "a")
+    assert "has kept an epoch although 'val_iam' could not choose: no sample was predicted as '1'" in text
+    assert fitted("--x", tmp_path / "b") == []
+    assert fitted("x--", tmp_path / "c") == []
+    stop = EarlyStopping("val_iam", mode="max", patience=1, check_on_train_epoch_end=True)
+    assert len(fitted("-----", tmp_path / "d", stop)) == 1
+
+
+def test_each_fit_is_told_also_where_python_shows_a_text_once(tmp_path):
+    """As in a notebook, in folds and in a resumed run."""
+    program = (
+        "import sys; sys.path[:0] = {paths}\n"
+        "import lightning, torch\nfrom test_flat_monitors import *\n"
+        "loader = DataLoader(TensorDataset(torch.arange(40)), 10)\n"
+        "for fold in range(2):\n"
+        "    kept = LightningCheckpoint({folder!r} + str(fold), monitor='val_iam', mode='max', save_last=True)\n"
+        "    module = Module('-' * 9)\n"
+        "    for epochs, path in ((3, None), (6, kept)):\n"
+        "        trainer = lightning.Trainer(max_epochs=epochs, callbacks=[kept], logger=False, **QUIET)\n"
+        "        trainer.fit(module, loader, loader, ckpt_path=path and path.last_model_path)\n"
+        "    trainer.fit_loop.max_epochs = 9\n"
+        "    trainer.fit(module, loader, loader)\n"
+    ).format(paths=[str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")], folder=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("has kept an epoch although 'val_iam' could not choose") == 6
+
+
+def test_probabilities_in_place_of_logits_are_the_cause_that_is_named(tmp_path):
+    scores = (3 * torch.randn(40, generator=torch.Generator().manual_seed(0)) - 3).sigmoid()
+
+    class Given(Module):
+        def validation_step(self, batch, batch_idx):
+            self.val.update(self.given[batch[0]], TRUTH[batch[0]].long())
+
+    for given, says in ((scores, "But the scores lie in [0, 1]"), (scores + 0.2, "are probabilities, write logits=Fa")):
+        Given.given = given
+        report = ImbalanceReport("binary", logits=True, prefix="val_")
+        (text,) = told("---", tmp_path / says[:3], metrics={"val": report}, cls=Given)
+        assert says in text
+        assert "predicted as '0'" in text
+    Given.given = torch.linspace(-3, -1, 40)
+    (text,) = told(
+        "---", tmp_path / "c", metrics={"val": ImbalanceReport("binary", logits=True, prefix="val_")}, cls=Given
+    )
+    assert "since no score passes 0.5 (log-softmax of one column never does). Monitor the value of a sweep" in text
 
 
 def test_what_is_left_alone(tmp_path):
@@ -318,10 +395,10 @@ def test_values_of_batches_are_left_alone(tmp_path):
 def test_labels_name_those_that_are_never_positive(tmp_path):
     report = ImbalanceReport("multilabel", class_names=["a", "b", "c"], prefix="val_")
     (text,) = told("---", tmp_path / "a", metrics={"val": report}, key="val_f1")
-    assert "no sample was predicted negative for 'a', positive for 'b'." in text  # label c has no positives
+    assert "no sample was predicted negative for 'a', positive for 'b'. Monitor" in text  # label c has no positives
     report = ImbalanceReport("multilabel", class_names=["a", "b", "c"], prefix="val_")
     (text,) = told("---", tmp_path / "b", metrics={"val": report}, key="val_recall/b")
-    assert "no sample was predicted positive for 'b'." in text
+    assert "no sample was predicted positive for 'b', since no score passes 0.5. Monitor" in text
 
 
 def test_a_second_fit_begins_anew(tmp_path):
@@ -412,7 +489,7 @@ def test_trainings_are_told_where_the_kept_epoch_predicts_one_class(seed, tmp_pa
     else:
         assert not one_class[steps.index(step)] or len(one_class) < 3
     for text in texts:
-        assert text.endswith("write monitor='val_best_value', mode='max'")
+        assert "write monitor='val_best_value', mode='max', and in test_step update with self.sweep.rule" in text
 
 
 # --- unguarded --------------------------------------------------------------------------------------------------------

@@ -569,7 +569,9 @@ def test_a_value_logged_in_place_of_the_metric_is_told_once(kind):
     module.val_gmean = imbtorch.GeometricMean("binary")
     with listening() as told:
         fit(module, [Watcher("val_iam", "min"), Watcher("val_gmean", "max"), Watcher("val_loss", "min")])
-    (text,) = told
+    text, *modes = told
+    assert [each.partition(")")[0] for each in modes] == ["Watcher(monitor='val_iam', mode='min'"] * (kind == "report")
+    assert all("keeps the worst epoch" in each and "write mode='max'" in each for each in modes)
     name, call = {
         "report": ("val_iam", "self.log_dict(self.val)"),
         "metric": ("val_gmean", "self.log('val_gmean', self.val_gmean)"),
@@ -594,7 +596,7 @@ def test_plain_values_of_training_do_not_hide_a_monitored_one_of_validation():
     late = {"num_sanity_val_steps": 0, "check_val_every_n_epoch": 2}  # training ends an epoch before any validation
     with listening() as told:
         fit(module, [Watcher("val_iam", "min")], **late)
-    first, second = told
+    first, second, *_ = told
     assert first.startswith("'train_accuracy' was logged as a plain value")
     assert first.endswith("are checked")
     assert second.endswith(". Not checked: Watcher(monitor='val_iam', mode='min')")
@@ -1108,11 +1110,15 @@ def test_two_reports_of_one_name_are_told_once():
 
 
 def test_a_report_logged_as_one_value_at_the_end_of_the_epoch_is_told():
-    """Lightning's error quotes the dict of values."""
+    """Lightning's error quotes the dict of values; a collection logs a report in the same way."""
     module = scripted(lightning)(on_validation_epoch_end=lambda module: module.log("iam", module.val))
-    with listening() as told, pytest.raises(ValueError, match="must be a tensor"):
+    line = r"^self\.log\('iam'\) takes a single value, but ImbalanceReport has a value for each name; write "
+    with pytest.raises(ValueError, match=line + r"self\.log_dict\(self\.val\)$"):
         fit(module, [])
-    assert [text for text in told if text.startswith("self.log takes a single value, but a report")]
+    module = scripted(lightning)(on_validation_epoch_end=lambda module: module.log_dict(module.both))
+    module.both = MetricCollection({"iam": module.val, "other": imbtorch.Accuracy("binary")})
+    with pytest.raises(ValueError, match=line + r"self\.log_dict\(self\.(val|both\.iam)\)$"):
+        fit(module, [])
 
 
 def test_a_report_that_is_replaced_in_a_step_is_told():

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 
 import lightning
 import pytest
@@ -11,7 +12,7 @@ from processes import launch
 from sklearn import metrics as sk
 from sweeps import drawn
 from torch.utils.data import DataLoader, TensorDataset
-from trainings import QUIET, THIRD_PARTY, exact, join_lightning
+from trainings import QUIET, THIRD_PARTY, exact, join_lightning, listening
 
 import imbtorch
 from imbtorch import LogitAdjustmentSweep, ThresholdSweep
@@ -303,3 +304,65 @@ def test_averaged_weights_get_whether_the_rule_was_chosen(logs, tmp_path):
     other.load_state_dict(torch.load(path, weights_only=True)["state_dict"])
     with contextlib.nullcontext() if logs else pytest.warns(UserWarning, match=AT_START):
         other.sweep.rule(torch.tensor([0.3, -1.0]))
+
+
+# --- a sweep that is monitored, and a test without its rule ----------------------------------------------------------
+
+HALF = (
+    r"the checkpoint was kept by 'val_value', .* write self\.metric\.update\(self\.sweep\.rule\(scores\), target\) in"
+)
+
+
+class Half(Trained):
+    """Module whose test counts scores at 0.5, or what ``decide`` makes of them."""
+
+    decide = None
+
+    def test_step(self, batch, batch_idx):
+        scores = self(batch)
+        self.metric.update(scores if self.decide is None else self.decide(scores), batch[-1])
+
+
+def half_adopted(folder, decide=None, monitor="val_value", act="same process", build=of_a_threshold):
+    """Keep epochs by a value, test the best one; return what is said of the rule."""
+    module, data = build()
+    task = module.sweep.task
+    options = {"num_classes": 5} if task == "multiclass" else {"logits": True}
+
+    def made():
+        found = Half(build()[0].sweep, imbtorch.BalancedAccuracy(task, **options))
+        found.decide = decide and (lambda scores: decide(found, scores))
+        return found
+
+    kept = ModelCheckpoint(folder, "{epoch}", monitor=monitor, mode="max")
+    settings = {"logger": False, "default_root_dir": folder, **QUIET}
+    trainer = lightning.Trainer(max_epochs=2, callbacks=[kept], **settings)
+    loader, module = DataLoader(TensorDataset(*data), 100), made()
+    with listening() as texts:
+        trainer.fit(module, loader, loader)
+        if act == "another process":
+            module, trainer = made(), lightning.Trainer(**settings)
+        trainer.test(module, loader, ckpt_path=kept.best_model_path, verbose=False)
+    return [text for text in texts if "was kept by" in text]
+
+
+@pytest.mark.parametrize("act", ["same process", "another process"])
+@pytest.mark.parametrize("build", [of_a_threshold, of_classes])
+def test_a_test_without_the_rule_by_which_the_checkpoint_was_kept_is_told(build, act, tmp_path):
+    (text,) = half_adopted(tmp_path, act=act, build=build)
+    assert re.search(HALF, text)
+
+
+@pytest.mark.parametrize(
+    "decide",
+    [
+        lambda module, scores: module.sweep.rule(scores),
+        lambda module, scores: (scores > 1).long(),
+        lambda module, scores: torch.where(scores > 1, 1.0, 0.0),
+        lambda module, scores: scores - module.sweep.rule.log_odds.float(),
+    ],
+    ids=["rule", "classes", "numbers 0 and 1", "log-odds"],
+)
+def test_a_test_that_decides_itself_is_not_told(decide, tmp_path):
+    assert half_adopted(tmp_path, decide) == []
+    assert half_adopted(tmp_path, decide, act="another process") == []

@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from trainings import QUIET, THIRD_PARTY, exact, join_lightning, listening
 from versions import loading, needs_callbacks_for
 
-from imbtorch import ImbalanceReport, accuracy, expected_cost, imbalance_accuracy
+from imbtorch import ImbalanceReport, ThresholdSweep, accuracy, expected_cost, imbalance_accuracy
 from imbtorch.lightning import ModelCheckpoint as TieKeeper
 from imbtorch.lightning import SelectionSummary
 from imbtorch.statistics import select_model
@@ -912,3 +912,53 @@ def test_the_commonest_class_is_that_of_the_population():
     accuracy, iam = (float(oracle(guessed)) for oracle in (oracles.accuracy, oracles.imbalance_accuracy))
     assert "Baseline: always predicting 'c'" in made.table().notes
     assert selected(made, "Baseline") == pytest.approx({"accuracy": accuracy, "iam": iam})
+
+
+# --- a sweep as monitor -----------------------------------------------------------------------------------------------
+
+
+class Swept(lightning.LightningModule):
+    """Module that predicts negatives only, while its scores get better; its second report is that of a test."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(1, 1)
+        self.val = ImbalanceReport("binary", prefix="val_")
+        self.test = self.val.clone(prefix="test_")
+        self.sweep = ThresholdSweep("balanced_accuracy", prefix="val_best_")
+
+    def training_step(self, batch, batch_idx):
+        return self.net(torch.ones(1)).sum()
+
+    def validation_step(self, batch, batch_idx):
+        (index,) = batch
+        target = (index % 4 == 0).long()
+        scores = 0.1 + 0.1 * ((index % 4 == 0) & (index < 10 * (1 + self.current_epoch)))
+        self.val.update(scores, target)
+        self.sweep.update(scores, target)
+
+    def on_validation_epoch_end(self):
+        self.log_dict(self.val)
+        self.log_dict(self.sweep)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def test_a_monitored_sweep_chooses_the_report_and_is_shown(tmp_path):
+    summary, kept = SelectionSummary(), TieKeeper(tmp_path, "{epoch}", monitor="val_best_value", mode="max")
+    loader = DataLoader(TensorDataset(torch.arange(40)), 10)
+    trainer = lightning.Trainer(
+        max_epochs=3, callbacks=[kept, summary], default_root_dir=tmp_path, logger=False, **QUIET
+    )
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        trainer.fit(Swept(), loader, loader)
+    assert "self.val" in printed.getvalue()
+    found = [(1 + hits / 10) / 2 for hits in (3, 5, 8)]  # no false alarm, and 3, 5 and 8 of 10 positives
+    assert summary.history().values["val_best_value"].tolist() == pytest.approx(found)
+    row = summary.table()["selected"]["kept by val_best_value"]
+    assert row["epoch"] == 2
+    assert float(row["val_best_value"]) == pytest.approx(found[-1])
+    assert float(row["balanced_accuracy"]) == 0.5
+    assert math.isnan(float(summary.table()["selected"]["Baseline"]["val_best_value"]))
+    assert "val_best_value" in [line.get_label() for line in summary.plot()[1].get_lines()]

@@ -157,7 +157,11 @@ MISSED = [[0, 2], [1, 0]]  # both rates are 0
         (LONE, "OptimizedPrecision", {}, 0.6),
         (LONE, "MatthewsCorrCoef", {}, 0),
         (LONE, "RelativeClassifierInformation", {}, 0),
-        ([[5, 0], [0, 0]], "Recall", {"average": "binary"}, 0),
+        ([[5, 0], [0, 0]], "Recall", {"average": "binary"}, NAN),
+        ([[5, 0], [0, 0]], "Jaccard", {"average": "binary"}, NAN),
+        ([[5, 1], [0, 0]], "FScore", {"average": "binary"}, 0),
+        ([[5, 0], [0, 0]], "NegativePredictiveValue", {"average": "binary"}, 1),
+        ([[5, 0], [0, 0]], "IndexBalancedAccuracy", {"measure": "FScore"}, 0),
         ([[0, 5], [0, 0]], "OptimizedPrecision", {}, -1),
         (MISSED, "OptimizedPrecision", {}, -1),
     ],
@@ -166,13 +170,18 @@ def test_undefined_values_follow_one_rule(matrix, name, arguments, expected):
     close(Case(name, arguments).ours(torch.tensor(matrix)), expected)
 
 
+READ_NEGATIVES = ("Specificity", "NegativePredictiveValue")  # of two classes, defined without a positive sample
+
+
 @every_case
-def test_only_empty_counts_are_undefined(case):
+def test_only_empty_counts_and_absent_classes_are_undefined(case):
     for size in case.sizes():
         counts = torch.tensor(pool(size))
         expected = counts.sum((-2, -1)) == 0
         if case.arguments.get("average") == "none":
             expected = counts.sum(-1) + counts.sum(-2) == 0
+        if case.arguments.get("average") == "binary" and case.name not in READ_NEGATIVES:
+            expected = (counts.sum(-1) + counts.sum(-2))[..., 1] == 0
         assert torch.equal(case.ours(counts).isnan(), expected & (case != TOTAL))
 
 

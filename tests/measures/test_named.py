@@ -614,3 +614,22 @@ def test_net_benefit_needs_a_price_where_no_task_gives_one():
         posterior("net_benefit", counts)
     priced = posterior(partial(imbtorch.net_benefit, threshold=0.2), counts, draws=10)
     assert priced.estimate.item() == pytest.approx((9 - 10 * 0.2 / 0.8) / 110)
+
+
+def test_reports_count_an_absent_positive_class_as_0_and_direct_calls_leave_it_undefined():
+    """So that a monitor is never nan for an epoch with samples; the value of the class itself is undefined in both."""
+    nobody = torch.zeros(5, dtype=torch.long)
+    counts = imbtorch.confusion_matrix(nobody, nobody, "binary")
+    report = ImbalanceReport("binary", measures=["f1", "iou", "specificity"], per_class=["f1"])
+    report.update(nobody, nobody)
+    with pytest.warns(UserWarning, match="1 of 2 classes had no target"):
+        values = report.compute()
+    assert {name: each.item() for name, each in values.items() if name != "f1/1"} == {
+        "f1": 0, "iou": 0, "specificity": 1, "f1/0": 1
+    }  # fmt: skip
+    assert values["f1/1"].isnan()
+    assert imbtorch.functional.evaluate("f1", nobody, nobody, "binary") == report.measure("f1")(counts) == 0
+    assert imbtorch.f_score(counts, average="binary").isnan()
+    labels = ImbalanceReport("multilabel", num_labels=2, measures=["f1"], per_class=["f1"])
+    labels.update(torch.tensor([[0, 1], [0, 0]]), torch.tensor([[0, 1], [0, 0]]))
+    assert labels.measure("f1")(labels.counts()) == 1  # the mean of the label that came

@@ -3,6 +3,7 @@
 import copy
 import functools
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -729,18 +730,21 @@ def scores_of_a_trained_model(samples=400, shape=(), seed=0):
 
 
 @pytest.mark.parametrize(("task", "shape"), [("binary", ()), ("multilabel", (3,))])
-def test_probabilities_with_logits_true_are_told_once_and_at_the_first_batch_only(task, shape):
+def test_probabilities_with_logits_true_are_told_once(task, shape):
     logits, target = scores_of_a_trained_model(shape=shape)
     report = ImbalanceReport(task, num_labels=3 if shape else None, logits=True)
     with pytest.warns(UserWarning, match=r"crowd near 0, as probabilities do, but logits=True .* write logits=False"):
         report.update(logits.sigmoid(), target)
     assert report.compute()["recall/1" if not shape else "recall/0"] == 1  # everything is predicted positive
     report.update(logits.sigmoid(), target)  # once
-    for scores in (logits, logits.sigmoid()[:31]):  # too few to tell
-        fine = report.clone()
-        fine.reset()
-        fine.update(scores, target[: len(scores)])
-        fine.update(logits.sigmoid(), target)  # not the first
+    fine = report.clone()
+    fine.reset()
+    fine.update(logits, target)
+    fine.update(logits.sigmoid(), target)  # not the first
+    fine.reset()
+    fine.update(logits.sigmoid()[:31], target[:31])  # too few to tell
+    with pytest.warns(UserWarning, match="crowd near 0"):
+        fine.update(logits.sigmoid()[31:32], target[31:32])
     quiet = report.clone()
     quiet.reset()
     quiet.quiet = True  # as in a sanity check
@@ -765,7 +769,7 @@ def test_a_sweep_sees_probabilities_in_its_bins_on_any_device(task, monkeypatch)
     probabilities = logits.sigmoid()
     if task == "multiclass":
         target, probabilities = logits.argmax(1), logits.softmax(1)
-    monkeypatch.setattr(imbtorch.ThresholdSweep, "_check_first_logits", lambda *_: None)  # as on a GPU
+    monkeypatch.setattr(imbtorch.ThresholdSweep, "_judge", lambda *_, **__: None)
     sweep = imbtorch.ThresholdSweep("f1", task=task, logits=True, **arguments)
     for scores, warns in ((logits, False), (probabilities, True)):
         sweep.reset()
@@ -777,6 +781,55 @@ def test_a_sweep_sees_probabilities_in_its_bins_on_any_device(task, monkeypatch)
         else:
             sweep.compute()
     sweep.compute()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("size", [1, 8, 31, 32, 400])
+def test_the_first_samples_are_judged_however_they_are_batched(size, dtype):
+    """The 32 first ones decide; of images some positions do."""
+    logits, target = scores_of_a_trained_model()
+    labels, of_labels = torch.stack((logits, -logits), 1), torch.stack((target, 1 - target), 1)
+    kinds = {
+        "report": (lambda: ImbalanceReport("binary", logits=True), logits, target),
+        "metric": (lambda: Accuracy("binary", logits=True), logits, target),
+        "labels": (lambda: ImbalanceReport("multilabel", num_labels=2, logits=True), labels, of_labels),
+        "sweep": (lambda: imbtorch.ThresholdSweep("f1", logits=True), logits, target),
+        "images": (
+            lambda: ImbalanceReport("binary", logits=True),
+            logits.view(100, 4, 1).repeat(4, 1, 100),
+            target.view(100, 4, 1).repeat(4, 1, 100),
+        ),
+    }
+    for name, (make, scores, truth) in kinds.items():
+        for given, told in ((scores, False), (scores.sigmoid(), True), (scores, False)):
+            metric = make()  # anew after a reset as well
+            metric.update(scores[:40], truth[:40])
+            metric.reset()
+            with warnings.catch_warnings(record=True) as texts:
+                warnings.simplefilter("always")
+                for some, ends in zip(given.to(dtype).split(size), truth.split(size), strict=True):
+                    metric.update(some, ends)
+            assert sum("crowd near 0" in str(each.message) for each in texts) == told, name
+            assert metric.like_probabilities == told
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_sums_of_small_batches_are_judged(size):
+    logits, _ = scores_of_a_trained_model(64, (3,))
+    for make in (
+        lambda: imbtorch.LogitAdjustmentSweep("f1", [5, 3, 2], logits=True),
+        lambda: imbtorch.ThresholdSweep("f1", task="multiclass", num_classes=3, logits=True),
+    ):
+        sweep, target = make(), logits.argmax(1)
+        with pytest.raises(ValueError, match="sum to 1 over the classes"):
+            _count_all(sweep, logits.softmax(1).split(size), target.split(size))
+        sweep.reset()
+        _count_all(sweep, logits.split(size), target.split(size))
+
+
+def _count_all(metric, scores, target):
+    for some, ends in zip(scores, target, strict=True):
+        metric.update(some, ends)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])

@@ -187,6 +187,11 @@ def luminance(text):
     return sum(colors.to_rgb(text.get_color())) / 3
 
 
+def test_a_rare_error_is_not_called_none():
+    _, ax = plots.plot_confusion_matrix(torch.tensor([[299567, 433], [0, 50]]))
+    assert [text.get_text() for text in ax.texts] == ["299567\n>99%", "433\n<1%", "50\n100%"]
+
+
 @pytest.mark.default_cases("1", "3")
 @pytest.mark.parametrize("classes", [1, 2, 3, 10, 20])
 def test_up_to_twenty_classes_each_cell_has_its_numbers(classes):
@@ -200,7 +205,9 @@ def test_up_to_twenty_classes_each_cell_has_its_numbers(classes):
     written = {text.get_position(): text for text in ax.texts}
     assert len(written) == len(ax.texts) == int((counts > 0).sum())
     for (column, row), text in written.items():
-        assert text.get_text() == f"{counts[row, column]}\n{rates[row, column].double():.0%}"
+        rate = rates[row, column].double().item()
+        share = "<1%" if rate < 0.005 else ">99%" if 0.995 <= rate < 1 else f"{rate:.0%}"
+        assert text.get_text() == f"{counts[row, column]}\n{share}"
         assert text.get_fontsize() >= 7
         background = 1 - rates[row, column].item()  # bright where the rate is small
         assert luminance(text) == (1.0 if background < 0.5 else 0.0)

@@ -56,11 +56,12 @@ def test_the_area_below_a_roc_curve_is_that_of_scikit_learn():
     for given in (counts, counts.flip(0)):  # thresholds in either order
         fig, ax = plots.plot_roc(given)
         pixels(fig)
-        curve = unnamed(ax).get_xydata()
+        area = roc_auc_score(target, scores)
+        assert legend(ax) == ["random guessing", f"AUC {area:.3f}"]
+        curve = line(ax, f"AUC {area:.3f}").get_xydata()
         assert curve[0].tolist() == [0.0, 0.0]
         assert curve[-1].tolist() == [1.0, 1.0]
-        assert torch.trapezoid(*torch.tensor(curve).T.flip(0)).item() == pytest.approx(roc_auc_score(target, scores))
-    assert legend(ax) == ["random guessing"]
+        assert torch.trapezoid(*torch.tensor(curve).T.flip(0)).item() == pytest.approx(area)
     assert line(ax, "random guessing").get_xydata().tolist() == [[0.0, 0.0], [1.0, 1.0]]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("False positive rate", "True positive rate")
 
@@ -107,24 +108,26 @@ def test_a_dominance_curve_runs_from_all_negative_to_all_positive():
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_several_models_are_drawn_with_their_operating_points(name):
-    models = {"weak": swept(0.5, 0)[2], "strong": swept(2.0, 1)[2]}
+    drawn = {"weak": swept(0.5, 0), "strong": swept(2.0, 1)}
+    models = {each: counts for each, (*_, counts) in drawn.items()}
+    areas = {each: f": AUC {roc_auc_score(target, scores):.3f}" for each, (scores, target, _) in drawn.items()}
+    weak, strong = (each + areas[each] * (name == "roc") for each in models)
     fig, ax = PICTURES[name](models, marked={"strong": 7})
     pixels(fig)
     others = {"roc": ["random guessing"], "pr": [UNREACHABLE["pr"], "random guessing"]}
     others["dominance"] = [UNREACHABLE["dominance"], "lines of equal area"]
-    assert legend(ax) == [*others[name], "weak", "strong", "marked threshold"]
+    assert legend(ax) == [*others[name], weak, strong, "marked threshold"]
     assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0  # below the curves
-    looks = [
-        (line(ax, each).get_color(), line(ax, each).get_linestyle(), line(ax, each).get_marker()) for each in models
-    ]
+    looks = [(line(ax, each).get_color(), line(ax, each).get_linestyle()) for each in (weak, strong)]
     assert all(one != other for one, other in zip(*looks, strict=True))
+    assert {line(ax, each).get_marker() for each in (weak, strong)} == {"None"}  # all marks are operating points
     mark = line(ax, "marked threshold")
     (tn, fp), (fn, tp) = models["strong"][7].tolist()
     tpr, tnr = tp / (tp + fn), tn / (tn + fp)
     expected = {"roc": (1 - tnr, tpr), "pr": (tpr, tp / (tp + fp)), "dominance": (tpr - tnr, (tpr * tnr) ** 0.5)}[name]
     np.testing.assert_allclose(mark.get_xydata(), [expected], atol=1e-7)
-    assert mark.get_marker() == line(ax, "strong").get_marker()
-    on_curve = np.abs(line(ax, "strong").get_xydata() - expected).max(1).min()
+    assert mark.get_marker() == "s"
+    on_curve = np.abs(line(ax, strong).get_xydata() - expected).max(1).min()
     assert on_curve < 1e-7
 
 
@@ -198,7 +201,8 @@ def test_a_sweep_is_drawn_like_its_counts(draw):
     drawn = [draw(given)[1] for given in (sweep.result().matrices(), sweep, sweep.result())]
     lines = [[line.get_xydata().tolist() for line in ax.lines] for ax in drawn]
     assert lines[0] == lines[1] == lines[2]
-    assert [line.get_label() for line in draw({"model": sweep})[1].lines][-1] == "model"
+    area = f": AUC {roc_auc_score([0, 1, 1, 0], [0.2, 0.7, 0.9, 0.8]):.3f}" * (draw is plots.plot_roc)
+    assert [line.get_label() for line in draw({"model": sweep})[1].lines][-1] == f"model{area}"
     with pytest.raises(
         TypeError, match=r"must be counts \[T, 2, 2\] at each threshold, or a ThresholdSweep, got a list"
     ):
@@ -376,3 +380,13 @@ def test_values_without_an_interval_are_shown_alone():
     chosen = many.compute()["threshold/0"].item()
     best = f"best {f1_score(target, scores > chosen):.3f} at {chosen:.2f}"
     assert models_in(many.result().plot("value")[1]) == [f"{label}: {best}" for label in range(6)]
+
+
+@pytest.mark.parametrize("draw", [plots.plot_roc, plots.plot_precision_recall])
+def test_a_legend_is_not_cut_off_in_axes_of_a_figure_without_a_layout(draw):
+    fig, ax = plt.subplots(figsize=(4, 4))
+    draw({"net": SWEPT, "a model with a long name": SWEPT}, ax)
+    pixels(fig)
+    box, page = ax.get_legend().get_window_extent(), fig.bbox
+    assert page.x0 <= box.x0 < box.x1 <= page.x1
+    assert page.y0 <= box.y0 < box.y1 <= page.y1

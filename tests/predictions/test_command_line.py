@@ -151,6 +151,8 @@ def test_the_exit_code_is_the_verdict(preds, margin, code, text, old, tmp_path, 
     assert text in shown
     before, after = (sklearn.metrics.balanced_accuracy_score(TARGET, each) for each in (PREDS, preds))
     assert f"new - old: {after - before:+.3f} [" in shown
+    chances = [float(each) for each in re.findall(r"new is better with probability ([\d.]+)$", shown, re.MULTILINE)]
+    assert [chance < 0.5 for chance in chances] == [after < before] * (text != "No prediction differs.")
     assert ("not worse" in shown) == ("not worse" in text)
     assert compare(old, new, "--undecided", "pass", margin=margin) == (0 if code == 3 else code)
 
@@ -177,14 +179,14 @@ def test_undecided_says_if_no_number_would_decide(old, tmp_path, capsys):
     won = np.flatnonzero((TARGET != PREDS) & (TARGET > 0))[0]
     new[won] = TARGET[won]  # one sample is lost and one is won
     assert compare(old, write(tmp_path / "new.csv", new), measure="accuracy", margin="0") == 3
-    text = "At these class shares 1,024 times as many samples would not decide either."
+    text = "At these class shares 1,024 times as many samples would not decide either."  # or clusters
     assert text in capsys.readouterr().out
     files = [
         write(tmp_path / f"{name}.csv", each, patient=[row // 3 for row in range(600)])
         for name, each in (("old", PREDS), ("new", new))
     ]
     assert compare(*files, "--cluster", "patient", measure="accuracy", margin="0") == 3
-    assert text not in capsys.readouterr().out  # more patients may decide, more samples of each cannot show it
+    assert text.replace("samples", "clusters") in capsys.readouterr().out
 
 
 def test_a_model_that_is_better_is_said_to_be(old, tmp_path, capsys):

@@ -549,3 +549,40 @@ def test_labels_of_both_signs_name_a_remedy_that_keeps_the_negatives():
     assert "ignore" not in str(told.value)
     found = imbtorch.report(target=target, scores=scores, class_names=[-1, 1], positive=1, threshold=0.5)
     assert found["recall"].item() == pytest.approx(sklearn.metrics.recall_score(target, np.where(scores > 0.5, 1, -1)))
+
+
+def test_a_label_can_be_unknown_in_single_rows():
+    """The row counts for its other labels; areas and thresholds leave out the label as well."""
+    rng = np.random.default_rng(0)
+    truth = (rng.random((200, 3)) < 0.3).astype(int)
+    scores = 0.3 * truth + 0.7 * rng.random(truth.shape)
+    unknown = rng.random(truth.shape) < 0.1
+    data = imbtorch.Predictions(target=np.where(unknown, -1, truth), ignore=-1)
+    kept = [(truth[~unknown[:, at], at], scores[~unknown[:, at], at]) for at in range(3)]
+    report = data.report(scores=scores)
+    assert report["f1"].item() == pytest.approx(np.mean([sklearn.metrics.f1_score(t, s > 0.5) for t, s in kept]))
+    assert report["auc"].item() == pytest.approx(np.mean([sklearn.metrics.roc_auc_score(t, s) for t, s in kept]))
+    assert f"labels left out of single rows because ignore names them: {unknown.sum()}" in str(report.table())
+    swept = data.thresholds(scores, "f1")
+    for at, (target, some) in enumerate(kept):
+        row = swept.table()["label"][str(at)]
+        assert row["positives"] == target.sum()
+        assert row["value"] == pytest.approx(sklearn.metrics.f1_score(target, some > row["threshold"]))
+    frame = {f"t_{at}": np.where(unknown, "U", truth.astype(str))[:, at] for at in range(3)}
+    frame |= {f"p_{at}": (scores[:, at] > 0.5).astype(int) for at in range(3)}
+    of_texts = imbtorch.report(frame, preds=["p_0", "p_1", "p_2"], target=["t_0", "t_1", "t_2"], ignore="U")
+    assert of_texts["f1"] == report["f1"]
+
+
+def test_class_groups_and_patterns_of_intervals_of_saved_predictions():
+    groups = {"rare": [NAMES[1], 2]}
+    found = imbtorch.report(preds=TEXTS[PREDS], target=TEXTS[TARGET], class_groups=groups, intervals=["recall/*"])
+    recalls = sklearn.metrics.recall_score(TARGET, PREDS, average=None)
+    assert found["recall/rare"].item() == pytest.approx(recalls[1:].mean())
+    assert {f"recall/{name}_low" for name in (*NAMES, "rare")} <= set(found)
+    assert "iam_low" not in found
+    scored = imbtorch.report(scores=SCORES, target=TARGET, intervals=["auc/*", "iam"])
+    assert {"auc/0_low", "auc/1_low", "auc/2_low", "iam_low"} <= set(scored)
+    assert "average_precision/0_low" not in scored
+    everything = imbtorch.report(scores=SCORES, target=TARGET, intervals="*")
+    assert {"auc/0_low", "average_precision/2_high", "precision/1_low", "mcc_low"} <= set(everything)

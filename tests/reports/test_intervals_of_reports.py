@@ -96,6 +96,28 @@ def test_what_has_no_interval_is_refused(intervals, error, text):
     assert filled(measures=worst, intervals=True).intervals == ("iam", "accuracy")
 
 
+def test_patterns_and_names_of_measures_of_each_class_name_values():
+    def named(intervals, **more):
+        return filled(
+            measures=["iam", "recall"], class_groups={"rare": NAMES[1:]}, intervals=intervals, **more
+        ).intervals
+
+    of_classes = [f"recall/{name}" for name in NAMES]
+    everything = named("*")
+    assert everything == named(["*"])
+    assert set(everything) == {"iam", "recall", *of_classes, *(f"precision/{n}" for n in NAMES), "recall/rare",
+        "precision/rare"}  # fmt: skip
+    assert named(["recall/*"]) == (*of_classes, "recall/rare")
+    assert named(["recall"]) == ("recall",)  # the value of that name
+    assert named(["precision"]) == (*(f"precision/{name}" for name in NAMES), "precision/rare")  # which has none
+    assert named([f"*/{NAMES[0]}", "recall/*"]) == (f"recall/{NAMES[0]}", f"precision/{NAMES[0]}", *of_classes[1:],
+        "recall/rare")  # fmt: skip
+    with pytest.raises(ValueError, match=r"intervals names \['f1/\*'\], which are not reported"):
+        named(["f1/*"])
+    worst = {"iam": "iam", "worst": functools.partial(imbtorch.recall, average="min")}
+    assert filled(measures=worst, per_class=(), intervals="*").intervals == ("iam",)  # minima have none
+
+
 def test_the_table_shows_bounds_where_there_are_any():
     table = filled(intervals=["iam", "recall/fraud"]).table()
     fraud, iam = table["class"]["fraud"]["recall"], table["measure"]["iam"]["all"]

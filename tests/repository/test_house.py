@@ -58,9 +58,9 @@ MORE_PARAMETERS = {  # whoever raises one of these names it in the subject of th
     "ImbalanceReport": 20,
     "OperatingPoint": 13,
     "ThresholdSweep": 20,
-    "paired_compare": 14,
+    "paired_compare": 15,
     "Predictions": 15,
-    "report": 22,
+    "report": 23,
 }
 
 
