@@ -266,6 +266,11 @@ def scores_of(case):
     return {"scores": case.column("scores", "score"), **at_threshold(case)}
 
 
+def new_of(case, given):
+    """Return the column of the new model."""
+    return case.column("new", "new") if given is classes_of else case.column("other", "other")
+
+
 def report(case, given):
     return numbers_of(case.data().report(**given(case)))
 
@@ -294,25 +299,15 @@ def difference(data, old, new, **more):
     return [float(data.compare(old, new, "accuracy", **more).difference.estimate)]
 
 
-def comparison_of_classes(case):
-    return difference(case.data(), case.column("preds", "pred"), case.column("new", "new"))
+def comparison(case, given):
+    (_, old), *more = given(case).items()
+    return difference(case.data(), old, new_of(case, given), **dict(more))
 
 
-def comparison_of_scores(case):
-    scores = case.column("scores", "score"), case.column("other", "other")
-    return difference(case.data(), *scores, threshold=at_threshold(case)["threshold"])
-
-
-def comparison_with_new_classes(case):
-    more = {"id": case.input.roles["id"]} if "id" in case.input.roles else {}
-    preds = case.column("preds", "pred")
-    return difference(case.data(source=case.partner), preds, preds, other=case.data(), **more)
-
-
-def comparison_with_new_scores(case):
-    more = {"id": case.input.roles["id"]} if "id" in case.input.roles else {}
-    more["threshold"], scores = at_threshold(case)["threshold"], case.column("scores", "score")
-    return difference(case.data(source=case.partner), scores, scores, other=case.data(), **more)
+def comparison_with_new(case, given):
+    (_, column), *more = given(case).items()
+    ids = {"id": case.input.roles["id"]} if "id" in case.input.roles else {}
+    return difference(case.data(source=case.partner), column, column, other=case.data(), **dict(more), **ids)
 
 
 def plan(case, given):
@@ -388,13 +383,9 @@ def command_compare(case, *words):
     return [float(re.search(r"new - old: ([+-][0-9.]+)", text)[1])]
 
 
-def command_comparison_of_classes(case):
-    return command_compare(case, case.source, "--preds", case.column("preds", "pred"), case.column("new", "new"))
-
-
-def command_comparison_of_scores(case):
-    columns = case.column("scores", "score"), case.column("other", "other")
-    return command_compare(case, case.source, "--scores", *columns, "--threshold", at_threshold(case)["threshold"])
+def command_comparison(case, given):
+    (name, old), *more = given(case).items()
+    return command_compare(case, case.source, f"--{name}", old, new_of(case, given), *words_of(dict(more)))
 
 
 def command_comparison_with_new_classes(case):
@@ -459,9 +450,6 @@ class Truth:
         ]
         return [np.mean(recalls)]
 
-    def accuracy(self, preds):
-        return (self.label == preds).mean()
-
     def f1_of_pool(self, preds):
         labels, preds = self.rows["part"], preds.astype(int)
         known = np.array([label is not None for label in labels])
@@ -512,42 +500,44 @@ def pair(doors, call, command, right, meets=EVERY, words=None, within=1e-6):
     return {door: Door(call, right, words, 1e-6, meets, of_command), of_command: Door(command, right, words, within)}
 
 
-def both(classes, scores, call, command, right, meets=EVERY):
+def both(classes, scores, call, command, right, meets=EVERY, *more):
     """Return the doors of predicted classes and of scores."""
     found = {}
-    for doors, given, name in ((classes, classes_of, "pred"), (scores, scores_of, "flagged")):
+    for doors, given, names in (
+        (classes, classes_of, ("pred", "new")),
+        (scores, scores_of, ("flagged", "flagged_by_other")),
+    ):
         own = [functools.partial(each, given=given) for each in (call, command)]
-        found |= pair(doors, *own, lambda t, name=name: right(t, getattr(t, name)), meets)
+        found |= pair(doors, *own, lambda t, names=names: right(t, *(getattr(t, name) for name in names)), meets, *more)
     return found
 
 
-def gain(old, new):
-    """Return the function that gives the new model's accuracy less the old one's."""
-    return lambda t: [t.accuracy(getattr(t, new)) - t.accuracy(getattr(t, old))]
+def gain(t, old, new):
+    """Return the new model's accuracy less the old one's."""
+    return [(t.label == new).mean() - (t.label == old).mean()]
 
 
 IN_MEMORY, LAZY, FILE = ("pandas",), ("Polars, lazy",), ("CSV",)
 DOORS = {
-    **both(REPORTS, SCORED_REPORTS, report, command_report, Truth.counts),
+    **both(REPORTS, SCORED_REPORTS, report, command_report, lambda t, preds, _: t.counts(preds)),
     "report at a point": Door(report_at_a_point, lambda t: [len(t.label), 0, 0, 0, 0], meets=IN_MEMORY),
     "thresholds": Door(thresholds, Truth.at_threshold, meets=(*IN_MEMORY, *FILE)),
     "imbtorch thresholds": Door(command_thresholds, Truth.at_threshold),
     "adjustments": Door(adjustments, Truth.balanced_accuracy, meets=IN_MEMORY),
-    **pair(COMPARED, comparison_of_classes, command_comparison_of_classes, gain("pred", "new"), LAZY, OLD, 6e-4),
-    **pair(
-        COMPARED_SCORES,
-        comparison_of_scores,
-        command_comparison_of_scores,
-        gain("flagged", "flagged_by_other"),
-        IN_MEMORY,
-        OLD,
-        6e-4,
+    **both(COMPARED, COMPARED_SCORES, comparison, command_comparison, gain, LAZY, OLD, 6e-4),
+    NEW_CLASSES: Door(
+        functools.partial(comparison_with_new, given=classes_of), lambda t: gain(t, t.new, t.pred), OF_NEW
     ),
-    NEW_CLASSES: Door(comparison_with_new_classes, gain("new", "pred"), OF_NEW),
-    "imbtorch compare of two files": Door(command_comparison_with_new_classes, gain("new", "pred"), OF_NEW, 6e-4),
-    NEW_SCORES: Door(comparison_with_new_scores, gain("flagged_by_other", "flagged"), OF_NEW),
-    **both(PLANS, SCORED_PLANS, plan, command_label, lambda _, preds: np.bincount(preds), LAZY),
-    **both(ESTIMATES, SCORED_ESTIMATES, estimate, command_estimate, Truth.f1_of_pool, IN_MEMORY),
+    NEW_SCORES: Door(
+        functools.partial(comparison_with_new, given=scores_of),
+        lambda t: gain(t, t.flagged_by_other, t.flagged),
+        OF_NEW,
+    ),
+    "imbtorch compare of two files": Door(
+        command_comparison_with_new_classes, lambda t: gain(t, t.new, t.pred), OF_NEW, 6e-4
+    ),
+    **both(PLANS, SCORED_PLANS, plan, command_label, lambda _, preds, __: np.bincount(preds), LAZY),
+    **both(ESTIMATES, SCORED_ESTIMATES, estimate, command_estimate, lambda t, preds, _: t.f1_of_pool(preds), IN_MEMORY),
 }
 COMMANDS = tuple(name for name in DOORS if name.startswith("imbtorch"))
 
