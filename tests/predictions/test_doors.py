@@ -2,7 +2,8 @@
 
 A cell, which is one input in one source at one door, gives what NumPy counts in the plain rows, or an error of the
 class that ``INPUTS`` names, whose text names the argument, the row and the remedy. Sources without an order of rows
-need not name one. ``EXEMPT`` says why a cell is left out.
+need not name one. All doors meet the plain rows in all sources. Since one reader serves them, reports meet another
+input in all sources that it lists, and other doors in those that ``DOORS`` names. ``EXEMPT`` says what is left out.
 """
 
 import contextlib
@@ -732,7 +733,7 @@ INPUTS: dict[str, Input] = {
         scoring={"threshold": 0.3},
         options=DROPPED,
         sheet={"types": dict.fromkeys(FLOAT32, "float32")},
-        sources=EVERY,
+        sources=(*VALUES, *TYPED, "CSV"),
     ),
     # weights and frequencies that are none
     "a negative weight": Input(
@@ -989,7 +990,7 @@ INPUTS: dict[str, Input] = {
         sources=("CSV",),
     ),
     "Latin-1 in a column that nobody named": Input(
-        to([name for name in DOORS if "label" not in name], Right())
+        to((*OF_CLASSES, *TWO_SOURCES, "thresholds", *ESTIMATES), Right())
         | to(LABELS, Refused(ValueError, ("UTF-8|utf-8|encod",), "--encoding")),
         {"x": ["caf\xe9"] * SIZE},
         sheet={"encoding": "latin-1"},
