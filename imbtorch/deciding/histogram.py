@@ -196,7 +196,7 @@ def _probabilities(thresholds: int | Tensor) -> Tensor:
 
 
 class Hidden(NamedTuple):
-    """What bins do not show of the scores in them; :meth:`Histogram.hidden_with` adds a batch.
+    """Facts about scores that their bins do not show; :meth:`Histogram.hidden_with` adds a batch.
 
     Attributes:
         lowest: least and greatest float64 probability below the lowest edge.

@@ -62,7 +62,7 @@ class _Rule(nn.Module):
 
     @property
     def used(self) -> bool:
-        """Whether a program has called, traced or scripted the rule, read its number, or let it take another one."""
+        """True if a program has called, traced or scripted the rule, read its number, or let it take another one."""
         return bool(self._uses)
 
     def _note_use(self) -> None:

@@ -125,7 +125,7 @@ class _Guard:
             self._warn_of_names_in_mlflow(trainer, pl_module)
 
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
-        """Do as before a validation; watch what reports count if the checkpoint was kept by the value of a sweep."""
+        """Begin as before a validation; watch what reports count if the checkpoint was kept by the value of a sweep."""
         self.on_validation_start(trainer, pl_module)
         if any(sweep.keeps for sweep in _sweeps(pl_module).values()):
             for _, metric in _counting_metrics(pl_module):
@@ -513,8 +513,13 @@ class _Guard:
                 f"not its value: write {calls[name]}. Then it is computed once at the end of the epoch, over all "
                 f"processes, and reset, and its monitors are checked{unchecked}",
             )
+        if trainer.validating:
+            self._check_computed_values(trainer, module, monitors)
+
+    def _check_computed_values(self, trainer: Any, module: nn.Module, monitors: list[tuple[str, str, str]]) -> None:
+        """Warn of a monitor in the wrong direction of values that a report computed, once two epochs show it."""
         values = {value.full_name: value for _, each in shared_results(module) for value in each.values()}
-        for who, key, mode in monitors if trainer.validating else ():
+        for who, key, mode in monitors:
             if (value := values.get(key)) is None or value.higher_is_better is None:
                 continue
             number, right = float(trainer.callback_metrics[key]), "max" if value.higher_is_better else "min"

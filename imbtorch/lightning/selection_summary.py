@@ -161,14 +161,9 @@ class SelectionSummary(Callback):
             raise ValueError(f"the module has no report {self.report!r}; it has {sorted(known)}{choice}")
         keepers = [each for each in trainer.checkpoint_callbacks if getattr(each, "monitor", None)]
         monitors = {each.monitor for each in (*keepers, *trainer.early_stopping_callbacks)}
-        paths = [path for path, each in known.items() if len(known) == 1 or not monitors.isdisjoint(each.keys())]
         values = [value for _, each in shared_results(pl_module) for value in each.values()]
         swept = {each.full_name: each.row.better for each in values if isinstance(each.report, DecidingSweep)}
-        if not paths:  # a sweep that is monitored has the prefix of its report, or begins with it
-            begins = [path for path, each in known.items() if each.prefix]
-            paths = [
-                path for path in begins if any(name.startswith(known[path].prefix) for name in monitors & {*swept})
-            ]
+        paths = _monitored(known, monitors, swept)
         if self.report is None and len(paths) != 1:
             choose = f"choose one, as in SelectionSummary(report={next(iter(known))!r})"
             raise ValueError(f"the module has several reports ({', '.join(known)}); {choose}")
@@ -378,6 +373,13 @@ def _value(report: ImbalanceReport, name: str, counts: Counts, logged: Mapping[s
         return logged.get(name, math.nan)
     measure = report.measure(name)
     return float(measure(counts if needs_matrix(measure) else sums(counts)))
+
+
+def _monitored(known: Mapping[str, ImbalanceReport], monitors: set[str], swept: Mapping[str, Any]) -> list[str]:
+    """Return the paths of the reports that are monitored, or whose prefix begins the name of a monitored sweep."""
+    paths = [path for path, each in known.items() if len(known) == 1 or not monitors.isdisjoint(each.keys())]
+    prefixes = {path: each.prefix for path, each in known.items() if each.prefix}
+    return paths or [path for path in prefixes if any(name.startswith(prefixes[path]) for name in monitors & {*swept})]
 
 
 def _rule_of(checkpoint: Any) -> dict[str, Any]:

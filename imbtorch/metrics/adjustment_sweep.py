@@ -75,6 +75,7 @@ class LogitAdjustmentSweep(DecidingSweep):
 
     Source: Menon et al. (2021), Long-tail learning via logit adjustment, section 4.
 
+    >>> import torch
     >>> sweep = LogitAdjustmentSweep("balanced_accuracy", [8, 2], logits=True)
     >>> logits = torch.tensor([[2.0, 0.0], [0.5, 0.0], [3.0, 1.5]])
     >>> sweep.update(logits.repeat(40, 1), torch.tensor([0, 1, 0]).repeat(40))

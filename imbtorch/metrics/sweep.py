@@ -230,7 +230,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             self._axis = axis
             if self.decides and not compiling:
                 self.rule._mark("class_axis", axis)
-        self._hidden = self._histogram.hidden_with(self._hidden, preds, batch, not self._update_count)
+        if not compiling:  # a graph that noted anything would be compiled anew
+            self._hidden = self._histogram.hidden_with(self._hidden, preds, batch, not self._update_count)
         return batch
 
     def reset(self) -> None:

@@ -1,4 +1,4 @@
-"""What speaks against the values of a report, found from its description and its counts alone."""
+"""Problems of the result of a report, found from its description and its counts alone."""
 
 from __future__ import annotations
 

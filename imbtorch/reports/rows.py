@@ -221,7 +221,7 @@ class Result:
 
     @cached_property
     def problems(self) -> dict[str, str]:
-        """What speaks against the values, kind -> text: classes without targets, groups without samples, and the like.
+        """Problems of the values, kind -> text: classes without targets, groups without samples, and the like.
 
         The table shows these texts below its values, and the JSON of a report holds them.
 

@@ -1,4 +1,4 @@
-"""Thresholds that a sweep stores (deciding/sweep_settings.py): a saved point gives its own counts again."""
+"""Thresholds that a sweep stores (`sweep_settings.py`): a saved point gives its own counts again."""
 
 import numpy as np
 import pytest

@@ -388,12 +388,13 @@ def test_columns_of_single_values_take_no_star(old, capsys):
     assert "cluster must name one column, got 'pat*'" in capsys.readouterr().err
 
 
-def test_problems_of_a_result_are_notes_below_its_table(old, capsys):
-    words = ["report", old, "--target", "label", "--preds", "pred", "--class-names", *NAMES, "fox"]
-    assert command_line.main(words) == 0
-    shown = capsys.readouterr()
-    assert "1 of 4 classes had no target: fox" in shown.out
-    assert shown.err == ""
+def test_problems_are_notes_below_the_table(old, capsys):
+    assert (
+        command_line.main(["report", old, "--target", "label", "--preds", "pred", "--class-names", *NAMES, "fox"]) == 0
+    )
+    printed = capsys.readouterr()
+    assert "- 1 of 4 classes had no target: fox" in printed.out
+    assert printed.err == ""
 
 
 # --- outputs ----------------------------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def test_missing_targets_are_no_answers():
     assert dropped.counts.tolist() == [[1, 1, 0], [0, 0, 1], [0, 0, 0]]
 
 
-MANY = {"a": [0, 1, 1], "b": [1, 1, 0]}
+MANY = {"a": [0, 1, 1], "b": [1, 1, 0], "c": [0, 1, 0], "d": [1, 0, 0]}
 LABELS = {"y": ["a", "b", "c", "a"], "p": ["a", "INVALID", "c", "b"], "s": [0.5] * 4, "z": [0, 1, 0, 1]}
 
 
@@ -158,10 +158,10 @@ LABELS = {"y": ["a", "b", "c", "a"], "p": ["a", "INVALID", "c", "b"], "s": [0.5]
         (lambda data: data.report(scores=["s", "s", "s"]), "no_answer is for predicted classes"),
         (lambda data: data.compare("p", "p", "f1"), "a comparison takes no no_answer="),
         (
-            lambda data: Predictions(MANY, target=["a", "b"], no_answer="x").report(["b", "a"]),
+            lambda data: Predictions(MANY, target=["a", "b"], no_answer="x").report(["c", "d"]),
             "and labels always",
         ),
-        (lambda data: Predictions(LABELS, target="z").report({"z": "z"}), "as for labels, but target names one"),
+        (lambda data: Predictions(LABELS, target="z").report({"z": "s"}), "as for labels, but target names one"),
     ],
 )
 def test_what_has_no_answer_to_leave_is_refused(call, text):
