@@ -449,7 +449,7 @@ def _of_names(classes: Classes, names: list[str], present: Sequence[Any]) -> lis
 def _is_first(positive: Any, names: Sequence[str]) -> bool:
     """Return whether the first of two classes is the positive one; raise if neither is."""
     if len(names) != 2:
-        text = f"positive is for two classes, but there are {len(names)}: {first_names(names)}"
+        text = f"positive is for two classes, but there are {len(names)}: {first_names(list(map(repr, names)))}"
         raise ValueError(f"{text}; leave it out, or report one class against the rest: target == positive")
     alike = [name for name in names if name == str(positive)]
     alike = alike or [name for name in names if read_cell(name).value == read_cell(positive).value]  # true, 1.0

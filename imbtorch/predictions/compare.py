@@ -25,6 +25,7 @@ from imbtorch.waiting import LOG
 BYTES = 100  # memory of a row that is paired by id
 UNLIKE = 0.1  # difference of two shares of alerts, as a share of the larger one, from which they are not compared
 ROLES = ("target", "again", "old", "new", "cluster")
+OTHER = {"again": "target of new"}  # name of a role in texts, where it differs
 
 
 class Pairing(NamedTuple):
@@ -66,14 +67,14 @@ def paired(
             raise ValueError("other, model and id are for sources of columns; without a source pass both predictions")
         source, names = _of_values(roles)
     elif other is None and how.model is None:
-        names = {role: single(source, role, _checked(name)) for role, name in roles.items() if name is not None}
+        names = {role: single(source, role, name) for role, name in roles.items() if name is not None}
         if names["old"] == names["new"]:
             raise ValueError("old and new are the same column; name two, or pass other= or model=")
         check_roles(names.items())
         called = how.new, how.old
     elif other is None:
         named = {**roles, "model": how.model}
-        wanted = {role: single(source, role, _checked(name)) for role, name in named.items() if name is not None}
+        wanted = {role: single(source, role, name) for role, name in named.items() if name is not None}
         if wanted["old"] != wanted["new"]:
             raise ValueError("old and new must name the same column of a long source, whose models are in model=")
         ids = _ids(how, source)
@@ -83,10 +84,10 @@ def paired(
         first, second, called = _split_models(source, wanted.pop("model"), [*wanted.values(), *ids])
         source, names = _joined(first, second, roles, roles["target"], how)
     else:
-        if how.old != how.new and how.new in source.names:
+        if how.old != how.new and str(how.new) in source.names:
             raise ValueError(f"the first source holds both {how.old!r} and {how.new!r}; leave the second one out")
         source, names = _joined(source, other, roles, target, how)
-    source.called |= {name: "target of new" if role == "again" else role for role, name in names.items()}
+    source.called |= {name: OTHER.get(role, role) for role, name in names.items()}
     if cuts is not None:
         pair = _of_scores(source, names, rules, how, cuts)
     else:
@@ -124,13 +125,6 @@ def _of_values(roles: Mapping[str, Any]) -> tuple[Source, dict[str, str]]:
     return Arrays(held, called={role: role for role in held}), {role: role for role in held}
 
 
-def _checked(name: Any) -> str:
-    """Return the name of a single column."""
-    if not isinstance(name, str) or "*" in name:
-        raise ValueError(f"a comparison takes names of single columns, without *, got {name!r}")
-    return name
-
-
 def _of_scores(
     source: Source, names: Mapping[str, str], rules: Rules, how: Pairing, cuts: tuple[float, ...]
 ) -> PairedModels:
@@ -141,7 +135,7 @@ def _of_scores(
     if not classes.binary:
         held = first_names(classes.names)
         raise ValueError(f"scores are of two classes; name the positive one of {held} by positive=")
-    parts, left_out = dict[str, list[Array]](), dict[str, float]()
+    parts, wrong = dict[str, list[Array]](), list[dict[str, Array]]()
     keys, start = [role for role in ("target", "again", "cluster") if role in names], 0
     for found, arrays in source.batches([names[role] for role in keys], [names["old"], names["new"]]):
         columns = {role: found[names[role]] for role in keys}
@@ -151,7 +145,7 @@ def _of_scores(
         part = {"target": np.stack(list(codes.values())).min(0)}
         if "cluster" in columns:
             part["cluster"] = ids_of(columns["cluster"])
-        ones, there = np.ones(len(part["target"])), part["target"] != IGNORED
+        there = part["target"] != IGNORED
         for role in ("old", "new"):
             part[role], have = checked_scores(
                 floats(role, arrays[names[role]], start),
@@ -163,8 +157,8 @@ def _of_scores(
             )
             there = there & have
             codes[role] = np.where(np.isnan(part[role]), LEFT_OUT, 0)
-        _add_left_out(left_out, codes, ones)
-        start += len(ones)
+        wrong.append({role: each[each < 0] for role, each in codes.items()})
+        start += len(there)
         for role, each in part.items():
             parts.setdefault(role, []).append(each[there])
     joined = {role: np.concatenate(some) for role, some in parts.items()}
@@ -179,7 +173,7 @@ def _of_scores(
             )
     labelled = joined["target"] >= 0
     joined, shares = {role: each[labelled] for role, each in joined.items()}, None if labelled.all() else shares
-    target, notes = torch.from_numpy(joined["target"]), _notes(left_out)
+    target, notes = torch.from_numpy(joined["target"]), _left_out(wrong)
     cluster = torch.from_numpy(joined["cluster"]) if "cluster" in joined else None
     if not cuts:
         scores = torch.from_numpy(joined["new"]), torch.from_numpy(joined["old"]), target
@@ -191,21 +185,14 @@ def _of_scores(
     return PairedModels(classes.names, True, outcomes, **of_new, left_out=notes)
 
 
-def _add_left_out(found: dict[str, float], codes: Mapping[str, Array], times: Array) -> None:
-    """Add how many rows have no value in some roles, or a target to ignore, to the numbers of earlier rows."""
-    for role, each in codes.items():
-        for code, why in ((LEFT_OUT, "a value is missing"), (IGNORED, "ignore names their target")):
-            found[f"{why}: {role}"] = found.get(f"{why}: {role}", 0.0) + float(times[each == code].sum())
-
-
-def _notes(found: Mapping[str, float]) -> tuple[str, ...]:
-    """Return lines that say how many rows were left out, of which role."""
-    texts: dict[str, list[str]] = {}
-    for key, number in found.items():
-        why, _, role = key.partition(": ")
-        called = {"again": "target of new"}.get(role, role)
-        texts.setdefault(why, []).extend([f"{called} {number:,.10g}"] if number else [])
-    return tuple(f"rows left out because {why}: {', '.join(some)}" for why, some in texts.items() if some)
+def _left_out(parts: Sequence[Mapping[str, Array]], times: Array | float = 1.0) -> tuple[str, ...]:
+    """Return lines that say how many rows have no value, or a target to ignore, of which role."""
+    lines = []
+    for code, why in ((LEFT_OUT, "a value is missing"), (IGNORED, "ignore names their target")):
+        numbers = {role: sum(float(((codes[role] == code) * times).sum()) for codes in parts) for role in parts[0]}
+        some = [f"{OTHER.get(role, role)} {number:,.10g}" for role, number in numbers.items() if number]
+        lines += [f"rows left out because {why}: {', '.join(some)}"] if some else []
+    return tuple(lines)
 
 
 def at_alerts(scores: Array, alerts: float) -> float:
@@ -232,13 +219,12 @@ def _of_classes(columns: dict[str, Column], rules: Rules, id: Any) -> PairedMode
     times = np.ones(len(columns["target"].codes)) if times is None else times
     if "again" in codes:
         _check_targets(codes["target"], codes["again"], times, classes.names, id)
-    keep, left_out = np.stack(list(codes.values())).min(0) >= 0, dict[str, float]()
-    _add_left_out(left_out, codes, times)
+    keep = np.stack(list(codes.values())).min(0) >= 0
     target, new, old = (torch.from_numpy(codes[role][keep]) for role in ("target", "new", "old"))
     number = torch.from_numpy(times[keep])
     cluster = torch.from_numpy(ids_of(columns["cluster"])[keep]) if "cluster" in columns else None
     outcomes = JointOutcomes.of(torch.stack((new, old)), target, len(classes.names), cluster, number)
-    return PairedModels(classes.names, classes.binary, outcomes, left_out=_notes(left_out))
+    return PairedModels(classes.names, classes.binary, outcomes, left_out=_left_out([codes], times))
 
 
 def _check_targets(target: Array, again: Array, times: Array | None, names: Sequence[str], id: Any) -> None:
@@ -284,8 +270,8 @@ def _relation(source: Source, like: Source | None, wanted: Sequence[str], more: 
 
 def _ids(how: Pairing, source: Source) -> list[str]:
     """Return the columns whose values together pair the rows."""
-    names = [how.id] if isinstance(how.id, str) else how.id or []
-    return [single(source, "id", _checked(name)) for name in names]
+    names = how.id if isinstance(how.id, (list, tuple)) else [how.id]
+    return [single(source, "id", name) for name in names if name is not None]
 
 
 def _is_id(name: str) -> bool:
@@ -298,10 +284,10 @@ def _joined(
 ) -> tuple[Source, dict[str, str]]:
     """Return one source with the paired rows of two, and its columns by role."""
     own = [role for role in ("target", "old", "cluster") if roles[role] is not None]
-    first = {role: single(old, role, _checked(roles[role])) for role in own}
-    second = {"new": single(new, "new", _checked(roles["new"]))}
-    if of_new in new.names or how.id is None:
-        second["again"] = single(new, "target", _checked(of_new))
+    first = {role: single(old, role, roles[role]) for role in own}
+    second = {"new": single(new, "new", roles["new"])}
+    if str(of_new) in new.names or how.id is None:
+        second["again"] = single(new, "target", of_new)
     if how.id is None:
         keys = [] if how.by_row else [name for name in old.names if _is_id(name) and name in new.names]
     else:

@@ -399,9 +399,10 @@ def in_memory(source: Source, names: Sequence[str], like: Any, more: Sequence[st
         held = {}
         for name in dict.fromkeys([*names, *more[:MOST_HELD]]):
             with suppress(TypeError, ValueError) if name not in names else nullcontext():
-                values = as_array(name, source.columns[name]).tolist()
+                values = as_array(name, source.columns[name])
+                kind = arrow.float32() if values.dtype == np.float32 else None  # as thresholds are compared
                 try:  # NaN among texts is no text
-                    held[name] = arrow.array([None if value != value else value for value in values])
+                    held[name] = arrow.array([None if v != v else v for v in values.tolist()], kind)
                 except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
                     raise TypeError(f"column {name!r} must hold values of one type: {error}; convert them") from None
         columns = places(list(held))

@@ -192,8 +192,11 @@ def _meant_by_scores(labels: list[Column], rules: Rules) -> tuple[Column, Rules]
             return labels.pop(), rules
         return Column("scores", rules.names, np.arange(len(rules.names))), rules
     positive = 1 if rules.positive is None else read_cell(rules.positive).value
-    held = [column.cells[at].value for column in labels for at in column.held]
-    other = next((value for value in held if value != positive), 0 if positive == 1 else f"not {positive}")
+    other: Any = 0 if positive == 1 else f"not {positive}"
+    for column in labels:  # one at most, of which the most frequent class is meant
+        held = [at for at in column.held if column.cells[at].value != positive]
+        sizes = np.bincount(column.codes, column.times)
+        other = column.cells[max(held, key=sizes.__getitem__)].value if held else other
     column = Column("scores", [other, positive], np.arange(2))
     return column, replace(rules, class_names=[other, positive], positive=positive)
 

@@ -55,6 +55,8 @@ def opened(
         return Relation(source)
     if hasattr(source, "iloc") and not hasattr(source, "dask"):  # of pandas, whose names may be integers or stand twice
         return _arrays((name, source.iloc[:, at]) for at, name in enumerate(source.columns))
+    if hasattr(source, "itercolumns"):  # of PyArrow, whose names may stand twice
+        return _arrays(zip(source.column_names, source.itercolumns(), strict=True))
     nw = importlib.import_module("narwhals")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Dask support is moving", FutureWarning)  # to a package of its own

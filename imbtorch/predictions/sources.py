@@ -268,7 +268,7 @@ def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str
 def id_of(value: Any) -> int | str | None:
     """Return an id or a name: a whole number, a text (the same number only if written plainly), None if missing."""
     if isinstance(value, date) or type(value).__name__ in ("Period", "UUID"):  # also of datetime
-        return None if type(value).__name__ == "NaTType" else str(value)
+        return None if type(value).__name__ == "NaTType" else str(value).removesuffix(" 00:00:00")  # of days
     cell = read_cell(value)
     plain = not isinstance(value, str) or value == str(cell.value)
     if cell.kind == "whole" and plain and WHOLE.min <= cell.value <= WHOLE.max:

@@ -382,7 +382,7 @@ def test_prevalence_is_given_by_name_if_positive_changes_the_order(tmp_path, cap
 
 def test_columns_of_single_values_take_no_star(old, capsys):
     assert compare(old, old, "--id", "im*") == parser.ERROR
-    assert "a comparison takes names of single columns, without *" in capsys.readouterr().err
+    assert "id must name one column, got 'im*'" in capsys.readouterr().err
     command = ["report", old, "--target", "label", "--preds", "pred", "--cluster", "pat*"]
     assert command_line.main(command) == parser.ERROR
     assert "cluster must name one column, got 'pat*'" in capsys.readouterr().err

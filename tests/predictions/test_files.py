@@ -203,9 +203,10 @@ def test_a_folder_named_like_a_column_changes_nothing(folder, ending, tmp_path):
 CASES = {"Label": list("ababb"), "label": list("aabbb"), "LABEL": list("bbbaa"), "imbtorch_rows": [1, 2, 3, 4, 5]}
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl", "frame", "polars", "lazy"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl", "frame", "polars", "lazy", "duckdb"])
 def test_columns_that_differ_in_case_are_different_ones(kind, tmp_path):
-    source = CASES
+    source, cases = CASES, CASES | {"pred": CASES["LABEL"]}
+    weights = {"imbtorch_rows": CASES["imbtorch_rows"]}
     if kind in ("csv", "parquet", "jsonl"):
         source = save(tmp_path / f"p.{kind}", GOOD, **CASES)
     elif kind == "frame":
@@ -213,11 +214,13 @@ def test_columns_that_differ_in_case_are_different_ones(kind, tmp_path):
     elif kind in ("polars", "lazy"):
         frame = pytest.importorskip("polars", reason="needs polars").DataFrame(CASES)
         source = frame.lazy() if kind == "lazy" else frame
-    names = [None, "imbtorch_rows"]
-    columns = ["Label", "label", "LABEL"]
+    names = ["imbtorch_rows"] if kind == "duckdb" else [None, "imbtorch_rows"]
+    if kind == "duckdb":  # which does not tell Label from label
+        source = duckdb.connect().from_arrow(pyarrow.table({"label": cases["label"], "pred": cases["pred"]} | weights))
+    columns = ["label", "pred"] if kind == "duckdb" else ["Label", "label", "LABEL"]
     for target, preds in itertools.pairwise(columns):
         for frequency in names:
-            expected = sklearn.metrics.confusion_matrix(CASES[target], CASES[preds], sample_weight=CASES.get(frequency))
+            expected = sklearn.metrics.confusion_matrix(cases[target], cases[preds], sample_weight=cases.get(frequency))
             found = imbtorch.report(source, target=target, preds=preds, frequency=frequency).counts.tolist()
             assert found == expected.tolist(), (target, preds)
     if kind in ("csv", "parquet", "jsonl", "frame"):
@@ -292,6 +295,8 @@ def test_every_row_of_json_must_be_an_object(tmp_path):
         )
         with pytest.raises(ValueError, match="in line 201: Expected OBJECT"):
             imbtorch.report(path, **NAMED)
+        with pytest.raises(ValueError, match="in line 201: Expected OBJECT"):
+            imbtorch.Predictions(path, target="label").label_plan("pred", labels=2)
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------
