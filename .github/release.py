@@ -1,7 +1,7 @@
 """Check a release: tag, version and changelog agree, the files build, and the wheel runs in a fresh environment.
 
     python .github/release.py version
-    python .github/release.py check v0.7.0
+    python .github/release.py check v0.8.0
 
 Needs Python 3.11 with build, hatchling and twine, in the versions of the extra ``dev``. The README of what is built
 installs from PyPI (INSTALL.md). With ``--publish`` it also requires what a rehearsal only lists: the date in the
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("version", help="print the version of the source")
     check = commands.add_parser("check", help="check everything that a release needs")
-    check.add_argument("tag", help="tag of the release, such as v0.7.0")
+    check.add_argument("tag", help="tag of the release, such as v0.8.0")
     check.add_argument("--publish", action="store_true", help="also require what a rehearsal only lists")
     check.add_argument("--dist", type=Path, help="empty or new folder that keeps the built files")
     options = parser.parse_args(arguments)

@@ -23,6 +23,7 @@ from imbtorch.counts import has_float64
 NAMED = 20  # most classes that an error names
 KINDS = {True: "logits", False: "probabilities"}
 SLACK = 1e-4  # rounding of shares and of probabilities in saved states
+MOST_OF_MARKS = {"chosen": 1, "class_axis": 64}  # greatest value; torch has tensors of 64 dimensions at most
 
 
 class _Rule(nn.Module):
@@ -148,7 +149,9 @@ class _Rule(nn.Module):
                     f"{name} holds {value.numel()} {self._unit}, but this {type(self).__name__} has {own.numel()}; "
                     f"build the module with as many {self._unit} as the saved one, or remove the entry"
                 )
-        fault = self._fault({name: value.cpu().double() for name, value in saved.items()})
+        numbers = {name: value.cpu().double() for name, value in saved.items()}
+        wrong = [name for name in self._marks if name in saved and not 0 <= numbers[name] <= MOST_OF_MARKS[name]]
+        fault = f"{wrong[0]} is {numbers[wrong[0]].item()}" if wrong else self._fault(numbers)
         return fault and f"{fault}, which no {type(self).__name__} has; remove the rule from the state"
 
     def _fault(self, saved: dict[str, Tensor]) -> str:

@@ -513,7 +513,7 @@ class _Guard:
                 f"not its value: write {calls[name]}. Then it is computed once at the end of the epoch, over all "
                 f"processes, and reset, and its monitors are checked{unchecked}",
             )
-        if trainer.validating:
+        if getattr(trainer, "validating", False):
             self._check_computed_values(trainer, module, monitors)
 
     def _check_computed_values(self, trainer: Any, module: nn.Module, monitors: list[tuple[str, str, str]]) -> None:

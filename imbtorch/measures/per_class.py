@@ -102,9 +102,6 @@ def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Te
     Of two classes a direct call averages both; ``average="binary"`` gives the F1 of class 1, and
     :func:`imbtorch.statistics.over_images` the mean Dice per image.
 
-    >>> f_score(torch.tensor([[8, 2], [1, 1]]), average="binary")
-    tensor(0.4000, dtype=torch.float64)
-
     .. math:: F_i = \frac{(1 + \beta^2) c_{ii}}{\beta^2 r_i + p_i}
 
     The macro average is the mean of the F-scores of the classes (Mortaz 2020, eq. 6), as in other libraries. It is not
@@ -149,6 +146,8 @@ def fowlkes_mallows(counts: Counts, average: Average = "macro") -> Tensor:
 
     Source: Fowlkes and Mallows (1983); "geometric mean of precision and recall" in Liu et al. (2007), Table 2.
 
+    >>> f_score(torch.tensor([[8, 2], [1, 1]]), average="binary")
+    tensor(0.4000, dtype=torch.float64)
     >>> fowlkes_mallows(torch.tensor([[8, 2], [1, 1]]), average="binary")
     tensor(0.4082, dtype=torch.float64)
     """
@@ -164,9 +163,6 @@ def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
 
     Of two classes a direct call averages both; ``average="binary"`` gives the IoU of class 1, and
     :func:`imbtorch.statistics.over_images` the mean IoU per image.
-
-    >>> jaccard(torch.tensor([[8, 2], [1, 1]]), average="binary")
-    tensor(0.2500, dtype=torch.float64)
 
     .. math:: J_i = \frac{c_{ii}}{r_i + p_i - c_{ii}} = \frac{F_i}{2 - F_i}
 
@@ -205,6 +201,8 @@ def negative_predictive_value(counts: Counts, average: Average = "macro") -> Ten
     Source: Altman and Bland (1994), Diagnostic tests 2: predictive values; several classes are read one against the
     rest.
 
+    >>> jaccard(torch.tensor([[8, 2], [1, 1]]), average="binary")
+    tensor(0.2500, dtype=torch.float64)
     >>> negative_predictive_value(torch.tensor([[8, 2], [1, 1]]), average="binary")
     tensor(0.8889, dtype=torch.float64)
     """

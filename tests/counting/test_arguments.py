@@ -12,10 +12,13 @@ from imbtorch import balanced_accuracy, papers, statistics
 
 TARGET = torch.tensor([0, 0, 0, 1, 1, 0])
 COUNTS = torch.tensor([[3, 1], [1, 1]])
+COLUMNS = {"y": [0, 1] * 4, "p": [0, 1, 1, 0] * 2, "g": list("aabb") * 2}
+GROUPED = imbtorch.report(COLUMNS, target="y", preds="p", group="g")
 FUNCTIONS = {
     "beats_baseline": (balanced_accuracy, COUNTS),
     "bootstrap": (balanced_accuracy, COUNTS),
     "compare": (balanced_accuracy, COUNTS, COUNTS),
+    "compare_groups": (GROUPED, "recall", "a", "b"),
     "invariance_table": ({"a": balanced_accuracy},),
     "invariances": (balanced_accuracy,),
     "measure_correlations": ({"a": balanced_accuracy},),

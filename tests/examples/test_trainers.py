@@ -91,7 +91,7 @@ def trained(folder, values, epochs, callbacks, metric="iam", higher=True, strate
     Return the Trainer, whose weight is then the number of the epoch that it kept, from 1 on.
     """
     transformers = import_or_skip("transformers")
-    _, snippet, *_ = [code for section, code in SNIPPETS if section == "transformers"]
+    (snippet,) = [code for section, code in SNIPPETS if section == "transformers" and "class LatestOfTies" in code]
     names = {}
     exec(snippet.partition("\n\ndata = ")[0], names)
     made = {"ties": names["LatestOfTies"], "patience": lambda: transformers.EarlyStoppingCallback(2)}

@@ -69,7 +69,7 @@ def of_classes():
     return Trained(sweep, metric), (logits.float(), noise, target)
 
 
-UNCHOSEN = {"threshold": 0.5, "log_odds": 0.0}
+UNCHOSEN = {"threshold": 0.5, "log_odds": 0.0, "chosen": 0.0, "class_axis": 0.0}
 
 
 def of_a_threshold():

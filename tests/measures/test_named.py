@@ -576,7 +576,7 @@ def test_results_print_measure_and_average():
     both = bootstrap({"a": "recall", "b": "mcc"}, counts, draws=10)
     assert {name: each.measure for name, each in both.items()} == {"a": "recall (binary)", "b": "mcc"}
     labels = bootstrap("f1", counts.repeat(4, 2, 1, 1), draws=10, clusters=True, event_dims=3)
-    assert str(labels).startswith("f1 (macro) 0.6")
+    assert str(labels).startswith("f1 (macro over 2 labels) 0.6")
     assert str(compare("iba", counts.repeat(3, 3)[:3, :3], counts.repeat(3, 3)[:3, :3], draws=10)).startswith(
         "iba (macro), a"
     )

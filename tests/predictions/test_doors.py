@@ -154,7 +154,7 @@ def of_arrow_types(sheet):
     return frame.rename(columns={str(name): name for name in numbers})
 
 
-def write_text(sheet, path, compressed=False, part=slice(None)):
+def write_csv(sheet, path, compressed=False, part=slice(None)):
     opened = gzip.open if compressed else open
     with opened(path, "wt", newline="", encoding=sheet.encoding) as file:
         csv.writer(file, delimiter=sheet.separator).writerows(sheet.cells(part))
@@ -163,7 +163,7 @@ def write_text(sheet, path, compressed=False, part=slice(None)):
 
 def write_folder(sheet, folder):
     for name, part in (("a.csv", slice(SIZE // 2)), ("b.csv", slice(SIZE // 2, None))):
-        write_text(sheet, folder / name, part=part)
+        write_csv(sheet, folder / name, part=part)
     return str(folder)
 
 
@@ -190,8 +190,8 @@ SOURCES: dict[str, Callable[[Sheet, Path], Any]] = {  # -> source, or None with 
     "Polars, lazy": lambda sheet, _: polars.from_arrow(sheet.arrow()).lazy(),
     "PyArrow": lambda sheet, _: sheet.arrow((*CLASSES, "site", "patient")),
     "DuckDB": lambda sheet, _: CONNECTION.from_arrow(sheet.arrow()),
-    "CSV": lambda sheet, folder: write_text(sheet, folder / "rows.csv"),
-    "CSV, gz": lambda sheet, folder: write_text(sheet, folder / "rows.csv.gz", True),
+    "CSV": lambda sheet, folder: write_csv(sheet, folder / "rows.csv"),
+    "CSV, gz": lambda sheet, folder: write_csv(sheet, folder / "rows.csv.gz", True),
     "Parquet": lambda sheet, folder: write_parquet(sheet, folder / "rows.parquet"),
     "JSON lines": lambda sheet, folder: write_lines(sheet, folder / "rows.jsonl"),
     "folder": lambda sheet, folder: write_folder(sheet, folder),

@@ -429,7 +429,6 @@ ERRORS = [  # ending, content, what the error says, options after those that nam
     ("csv", b"0,1\n1,1\n", "columns are 0, 1\n", "--no-head"),
     ("csv", b"label,label,pred\n0,1,1\n", "several columns 'label'; rename them; --no-head"),
     ("csv", b"label,pred,w\n0,0,1\n1,1,NA\n", "leave rows without one out", "--weight", "w", "--missing", "drop"),
-    ("csv", b"a,b,p_a,p_b\n1,-1,1,1\n", "report each label alone", *SEVERAL, "p_a,p_b", "--ignore", "-1"),
     ("csv", b"a,b,a_p,b_p\n1,1,.9,.2\n0,0,.1,.4\n", "classes are a, b; leave the column out", *SEVERAL, "a_p,b_p"),
 ]
 
