@@ -19,7 +19,7 @@ from imbtorch.deciding.points import OperatingPoint
 from imbtorch.predictions import parser
 from imbtorch.predictions.compare import Pairing
 from imbtorch.predictions.estimates import Estimate
-from imbtorch.predictions.files import KINDS, Files, LabelFiles, labels_of
+from imbtorch.predictions.files import KINDS, Files, labels_of, write_labels
 from imbtorch.predictions.labels import open_plan
 from imbtorch.predictions.parser import names_in
 from imbtorch.predictions.paths import check_output, found_files
@@ -145,7 +145,7 @@ def _label(options: argparse.Namespace) -> tuple[int, str]:
     if options.labelled is not None:
         earlier = open_plan(Path(options.labelled).with_suffix(".plan.json"))
         plan.check_holds(earlier)
-        known = labels_of(Files(options.labelled, ["label"], None, ".", True, None), earlier.id, earlier.rows)
+        known = labels_of(Files(options.labelled, ["label"], None, ".", True, None), earlier)
     told = "--expect precision=.6,recall=.3 says how wide F1 and recall will be, for this guess"
     if options.expect is not None:
         if not isinstance(options.expect, dict) or options.expect.keys() != {"precision", "recall"}:
@@ -154,11 +154,11 @@ def _label(options: argparse.Namespace) -> tuple[int, str]:
     if not written:
         return 0, told
     source = Files(options.file, [], options.encoding, options.decimal, not options.no_head, None)
-    files, number = LabelFiles(source, plan.id, plan.rows, known, options.show or ()), len(written)
     with moved_when_whole(*written.values(), *plans.values()) as names:
         of_option = dict(zip(written, names, strict=False))
-        files.write(of_option.get("--out"), of_option.get("--drawn-out"))
-        for name in names[number:]:
+        whole, drawn = (of_option.get(option) for option in outputs)
+        write_labels(source, plan, known, options.show or (), whole, drawn)
+        for name in names[len(written) :]:
             plan.save(name)
     pairs, hits = zip(plan.pool, plan.classes, strict=True), sum(plan.predicted)
     negative, positive = (f"{size:,} rows predicted as {name!r}" for size, name in pairs)

@@ -24,7 +24,7 @@ from imbtorch.suggestions import first_names
 from imbtorch.tables import Table, replace_file
 from imbtorch.version import __version__
 
-PLAN, ROW = "label_plan", "label_row"  # columns of the plan's short id, and of the position of a row in the pool
+PLAN, POSITION = "label_plan", "label_row"  # columns of the plan's short id, and of the position of a row in the pool
 DRAWN = (ORDER, PLAN)  # columns that only labels have which a plan drew
 LISTS = ("rows", "predicted", "classes", "pool")
 DRAW = ("threshold", "seed", "aim", "digest")
@@ -205,20 +205,14 @@ def planned(read: Read, labels: int, aim: Aim, seed: int, threshold: float | Non
 class Pool:
     """Columns of a pool, and how they are read.
 
-    Attributes:
-        given: columns; without a target only the predictions are read. In place of predictions, those of rows that a
-            plan has drawn may name the column of its rows or ids.
-        rules: rules for the classes.
-        threshold: score strictly above which 1 is predicted; None for classes.
-        logits: whether scores are logits.
-        plan: plan that gives the names of the classes, and the order of rows.
+    Rows that a plan has drawn may name the column of their positions or ids in place of predictions.
     """
 
     given: Given
     rules: Rules
-    threshold: float | None = None
-    logits: bool = False
-    plan: LabelPlan | None = None
+    threshold: float | None
+    logits: bool
+    plan: LabelPlan | None
 
     @property
     def blind(self) -> bool:
@@ -242,6 +236,12 @@ class Pool:
         source = self.given.source
         return self.id is None and not self.blind and (isinstance(source, Arrays) or hasattr(source, "paths"))
 
+    @property
+    def by_row(self) -> bool:
+        """Whether rows are read one by one in their order; groups will do for trusted labels, and those of 0.7."""
+        whole = not self.given.target or (self.plan is not None and (not self.marks or bool(self.plan.id)))
+        return self.ordered and (whole or self.threshold is not None)
+
     def check(self) -> None:
         """Raise for a source whose rows cannot be joined to a plan."""
         plan, marks = self.plan, self.marks
@@ -253,7 +253,7 @@ class Pool:
             )
         if self.id is None and not (self.ordered or self.blind or ORDER in marks):
             raise ValueError("rows of this source have no order; name a column that tells them apart by id=")
-        if plan is not None and plan.id and PLAN not in marks and (ORDER in marks or self.given.argument == ROW):
+        if plan is not None and plan.id and PLAN not in marks and (ORDER in marks or self.given.argument == POSITION):
             raise ValueError(f"the source lacks the column {PLAN!r} of the plan's id; take the file that it came with")
 
     def read(self, unclear: Any) -> Read:
@@ -268,29 +268,19 @@ class Pool:
         keys = list(dict.fromkeys([*labels, *[pred] * (self.threshold is None)]))
         found = source.counted(keys) if keys else ({}, {})
         rules = replace(self.rules, ignore=unclear, ignored_by="unclear")
+        predicted = found[0].get(pred) if self.threshold is None else None
         if self.blind and self.plan is not None:
-            predicted: Column | None = Column("the plan", list(self.plan.classes), np.arange(2))
-        else:
-            predicted = None if self.threshold is not None else found[0][pred]
-        classes = _classes(predicted, None if target is None else found[0][target], rules, self.plan)
+            predicted = Column("the plan", list(self.plan.classes), np.arange(2))
+        classes = _classes(predicted, found[0].get(target or ""), rules, self.plan)
         if self.plan is not None and PLAN in self.marks:
             _check_id(found[0][PLAN], self.plan)
-        # groups of equal rows will do for labels that are trusted, and those that 0.7 drew
-        by_row = self.ordered and (not target or (self.plan is not None and (not self.marks or bool(self.plan.id))))
         batches: Iterable[Any] = [found]
-        if by_row or self.threshold is not None:
+        if self.by_row or self.threshold is not None:
             batches = source.batches(keys, []) if self.threshold is None else source.batches(labels, [pred])
         parts, start = list[tuple[Array, ...]](), 0
         for columns, arrays in batches:
-            order = self._order(columns)
-            preds = self._predicted(columns, arrays, classes, order, start)
-            known = np.full(len(preds), LEFT_OUT)
-            if target is not None:
-                known = classes.table(columns[target], True)[columns[target].codes]
-            times = next((each.times for each in columns.values() if each.times is not None), np.ones(len(preds)))
-            ids = np.zeros(0) if self.id is None else _ids(columns[self.id])
-            parts.append((preds, known, np.zeros(len(preds), np.int64) if order is None else order, times, ids))
-            start += len(preds)
+            parts.append(self._part(columns, arrays, classes, start))
+            start += len(parts[-1][0])
         if not parts:
             raise ValueError("there are no rows, so there is nothing to label")
         preds, known, order, times, ids = (np.concatenate(some) for some in zip(*parts, strict=True))
@@ -299,8 +289,20 @@ class Pool:
         if self.plan is not None and self.ordered and not self.marks:
             _place_all(order, self.plan)
         names = classes.names[0], classes.names[1]
-        in_order = self.ordered and (by_row or self.threshold is not None)
-        return Read(preds, known, order, times, names, None if self.id is None else ids, in_order)
+        return Read(preds, known, order, times, names, None if self.id is None else ids, self.by_row)
+
+    def _part(
+        self, columns: Mapping[str, Column], arrays: Mapping[str, Array], classes: Classes, start: int
+    ) -> tuple[Array, ...]:
+        """Return predicted classes, labels, places, numbers and ids of some rows."""
+        target, order = self.given.target.get(""), self._order(columns)
+        preds = self._predicted(columns, arrays, classes, order, start)
+        known = np.full(len(preds), LEFT_OUT)
+        if target is not None:
+            known = classes.table(columns[target], True)[columns[target].codes]
+        times = next((each.times for each in columns.values() if each.times is not None), np.ones(len(preds)))
+        ids = np.zeros(0) if self.id is None else _ids(columns[self.id])
+        return preds, known, np.zeros(len(preds), np.int64) if order is None else order, times, ids
 
     def _order(self, columns: Mapping[str, Column]) -> Array | None:
         """Return the places of rows in the order of the plan, 0 outside of it; None if no column tells them."""

@@ -33,7 +33,7 @@ from imbtorch.measures.named import Measured
 from imbtorch.predictions.compare import Pairing, paired
 from imbtorch.predictions.estimates import Estimate, Of, estimate_of
 from imbtorch.predictions.label_bounds import Aim
-from imbtorch.predictions.labels import DRAWN, ROW, UNFIT, LabelPlan, Pool, Read, open_plan, planned, pool_of
+from imbtorch.predictions.labels import DRAWN, POSITION, UNFIT, LabelPlan, Pool, Read, open_plan, planned, pool_of
 from imbtorch.predictions.parts import Part, count_
 from imbtorch.predictions.report import check_order, counted, opened, reading
 from imbtorch.predictions.samples import Given, Samples, from_arrays, from_source, samples_of
@@ -306,7 +306,9 @@ class Predictions:
         opened = plan if isinstance(plan, (Mapping, LabelPlan)) else open_plan(plan)
         drawn = opened if isinstance(opened, LabelPlan) else None
         if preds is None and scores is None and drawn is not None and self._source is not None:
-            argument, predicted, at, id = ("id", id, threshold, None) if drawn.by_id else (ROW, ROW, threshold, id)
+            argument, predicted, at, id = (
+                ("id", id, threshold, None) if drawn.by_id else (POSITION, POSITION, threshold, id)
+            )
         else:
             argument, predicted, at = _one_of(preds, scores, threshold, logits)
         read = self._pool(argument, predicted, at, logits, self._target, unclear, drawn, id)
