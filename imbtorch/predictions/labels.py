@@ -267,13 +267,7 @@ class Pool:
         labels = list(dict.fromkeys(filter(None, [target, *self.marks, self.id])))
         keys = list(dict.fromkeys([*labels, *[pred] * (self.threshold is None)]))
         found = source.counted(keys) if keys else ({}, {})
-        rules = replace(self.rules, ignore=unclear, ignored_by="unclear")
-        predicted = found[0].get(pred) if self.threshold is None else None
-        if self.blind and self.plan is not None:
-            predicted = Column("the plan", list(self.plan.classes), np.arange(2))
-        classes = _classes(predicted, found[0].get(target or ""), rules, self.plan)
-        if self.plan is not None and PLAN in self.marks:
-            _check_id(found[0][PLAN], self.plan)
+        classes = self._typed(found[0], unclear)
         batches: Iterable[Any] = [found]
         if self.by_row or self.threshold is not None:
             batches = source.batches(keys, []) if self.threshold is None else source.batches(labels, [pred])
@@ -290,6 +284,16 @@ class Pool:
             _place_all(order, self.plan)
         names = classes.names[0], classes.names[1]
         return Read(preds, known, order, times, names, None if self.id is None else ids, self.by_row)
+
+    def _typed(self, columns: Mapping[str, Column], unclear: Any) -> Classes:
+        """Decide the two classes; raise for rows of another plan."""
+        predicted = columns.get(self.given.preds[""]) if self.threshold is None else None
+        if self.blind and self.plan is not None:
+            predicted = Column("the plan", list(self.plan.classes), np.arange(2))
+        if self.plan is not None and PLAN in self.marks:
+            _check_id(columns[PLAN], self.plan)
+        rules = replace(self.rules, ignore=unclear, ignored_by="unclear")
+        return _classes(predicted, columns.get(self.given.target.get("", "")), rules, self.plan)
 
     def _part(
         self, columns: Mapping[str, Column], arrays: Mapping[str, Array], classes: Classes, start: int
