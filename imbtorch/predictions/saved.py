@@ -241,7 +241,7 @@ class Predictions:
             threshold: score strictly above which 1 is predicted, or an operating point.
             logits: whether scores are logits.
             aim: ``"f1"``, also for MCC and IAM, which labels a third of all among the rows predicted positive;
-                ``"recall"`` labels a tenth, ``"precision"`` as many as possible.
+                ``"recall"`` labels a tenth, which pays for a recall below .8, ``"precision"`` as many as possible.
             seed: seed of the draw.
             id: column that tells rows apart, which the plan then holds in place of positions; relations of DuckDB and
                 lazy frames need it, whose rows have no order.
