@@ -175,8 +175,10 @@ def check_pool(result):
         assert result[name].item() == pytest.approx(value)
 
 
-def test_the_result_of_a_pool_opens():
+def test_the_result_of_a_pool_opens(tmp_path):
     check_pool(opened("pool"))
+    opened("pool").to_json(tmp_path / "again.json")
+    assert str(imbtorch.open_result(tmp_path / "again.json").table()) == str(opened("pool").table())
     result = opened("population")
     for name, value in values_as_written("population").items():
         assert result[name].item() == pytest.approx(value)

@@ -222,7 +222,7 @@ def opened_estimate(path: str | PathLike[str], data: Mapping[str, Any]) -> Estim
     """Make an estimate of the contents of a file, also of a report of 0.7 of a pool."""
     own = data["format"] == FORMAT
     form: dict[str, Any] = {"of": get_args(Of), "level": float, "negative": [int], "positive": [int]}
-    form |= {"method": METHOD} if own else {}
+    form |= {"method": (METHOD, "")} if own else {}
     with checked_contents(path, data, *((FORMAT, SCHEMA) if own else (files.FORMAT, files.SCHEMA))):
         given, plain = data["pool"], result_of({**data, "counts": data["expected_cells"]} if own else data)
         if not fits(given, form) or not len(given["negative"]) == len(given["positive"]) == 4:

@@ -725,12 +725,7 @@ def _cells(lines: Sequence[str], signs: Sequence[str], wanted: set[str]) -> tupl
 
 
 def write_labels(
-    source: Files,
-    plan: Any,
-    known: Mapping[int, str],
-    show: Sequence[str],
-    whole: str | None,
-    drawn: str | None,
+    source: Files, plan: Any, known: Mapping[int, str], show: Sequence[str], whole: str | None, drawn: str | None
 ) -> None:
     """Write all rows of a pool, as they are, and the drawn rows alone, in their order, both with a column for labels.
 

@@ -305,7 +305,8 @@ class Predictions:
         sizes = plan if isinstance(plan, Mapping) else None
         opened = plan if isinstance(plan, (Mapping, LabelPlan)) else open_plan(plan)
         drawn = opened if isinstance(opened, LabelPlan) else None
-        if preds is None and scores is None and drawn is not None and self._source is not None:
+        joined = drawn is not None and self._source is not None and (not drawn.by_id or id is not None)
+        if preds is None and scores is None and drawn is not None and joined:
             argument, predicted, at, id = (
                 ("id", id, threshold, None) if drawn.by_id else (POSITION, POSITION, threshold, id)
             )

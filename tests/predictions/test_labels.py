@@ -375,6 +375,8 @@ def test_rows_without_an_order_are_known_by_an_id(kind, tmp_path):
     assert Predictions(alone, target="label").estimate(plan=plan, id="key")["f1"] == found["f1"]
     with pytest.raises(ValueError, match="the plan has ids; name their column by id="):
         Predictions(frame, target="label").estimate("pred", plan=plan)
+    with pytest.raises(TypeError, match="preds or scores must be given"):
+        Predictions(alone, target="label").estimate(plan=plan)
     with pytest.raises(ValueError, match="holds an id twice"):
         Predictions(frame.assign(key="k1"), target="label").label_plan("pred", labels=300, id="key")
 
