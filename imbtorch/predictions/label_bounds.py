@@ -192,7 +192,7 @@ class LabelledPool:
 
     @property
     def has_positives(self) -> bool:
-        """Whether some label is positive."""
+        """True if some label is positive."""
         return bool(np.any(self.negative.positives) or np.any(self.positive.positives))
 
     def expected_cells(self) -> Tensor:

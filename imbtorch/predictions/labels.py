@@ -107,7 +107,7 @@ class LabelPlan:
 
     @property
     def by_id(self) -> bool:
-        """Whether rows are known by their ids in place of positions."""
+        """True if rows are known by their ids in place of positions."""
         return isinstance(self.rows[0], str)
 
     def check_holds(self, other: LabelPlan) -> None:
@@ -216,7 +216,7 @@ class Pool:
 
     @property
     def blind(self) -> bool:
-        """Whether the plan alone knows the predictions."""
+        """True if the plan alone knows the predictions."""
         return self.given.argument not in ("preds", "scores")
 
     @property
@@ -232,13 +232,13 @@ class Pool:
 
     @property
     def ordered(self) -> bool:
-        """Whether rows have positions: those in memory and in files, unless they are only some of the pool."""
+        """True if rows have positions: those in memory and in files, unless they are only some of the pool."""
         source = self.given.source
         return self.id is None and not self.blind and (isinstance(source, Arrays) or hasattr(source, "paths"))
 
     @property
     def by_row(self) -> bool:
-        """Whether rows are read one by one in their order; groups will do for trusted labels, and those of 0.7."""
+        """True if rows are read one by one in their order; groups will do for trusted labels, and those of 0.7."""
         whole = not self.given.target or (self.plan is not None and (not self.marks or bool(self.plan.id)))
         return self.ordered and (whole or self.threshold is not None)
 
