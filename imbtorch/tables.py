@@ -10,6 +10,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from html import escape
 from math import nan
@@ -31,6 +32,7 @@ class Cell(float):
         low: lower bound; nan without an interval.
         high: upper bound; nan without an interval.
         mark: text before the value when it is printed, such as ``"*"``.
+        text: what is printed in place of value and interval.
 
     >>> recall = Cell(0.9, 0.8, 0.95)
     >>> recall > 0.85, recall.low
@@ -40,11 +42,12 @@ class Cell(float):
     low: float
     high: float
     mark: str
+    text: str
 
-    def __new__(cls, value: float, low: float = nan, high: float = nan, mark: str = "") -> Cell:
+    def __new__(cls, value: float, low: float = nan, high: float = nan, mark: str = "", text: str = "") -> Cell:
         """Make a cell."""
         cell = super().__new__(cls, value)
-        cell.low, cell.high, cell.mark = low, high, mark
+        cell.low, cell.high, cell.mark, cell.text = low, high, mark, text
         return cell
 
 
@@ -252,6 +255,8 @@ def _text(column: str, value: Any, digits: int) -> str:
     """Return a value as rounded text, with its interval in brackets."""
     if value is None or isinstance(value, str):
         return value or ""
+    if isinstance(value, Cell) and value.text:
+        return value.text
     if value != value:
         return "-"
     if isinstance(value, int) or column in COUNTS:
@@ -306,24 +311,33 @@ def _cell_of_csv(value: Any) -> Any:
     return value
 
 
+@contextmanager
+def moved_when_whole(*paths: str | PathLike[str]) -> Iterator[list[str]]:
+    """Yield a new name in the folder of each file; when the block ends, all are moved, or after an error removed."""
+    besides = [os.path.join(os.path.dirname(path), f".imbtorch-{secrets.token_hex(8)}") for path in paths]
+    try:
+        yield besides
+        for beside, path in zip(besides, paths, strict=True):
+            os.replace(beside, path)
+    finally:
+        for beside in filter(os.path.exists, besides):
+            os.unlink(beside)
+
+
 def replace_file(path: str | PathLike[str], data: bytes) -> None:
     """Write a file beside an older one and move it there, so that an error leaves the older one as it is."""
     real, device = os.path.realpath(path), os.path.abspath(path).startswith(("/dev/", "/proc/"))
-    beside, old = os.path.join(os.path.dirname(real), f".imbtorch-{secrets.token_hex(8)}"), os.path.exists(path)
+    old = os.path.exists(path)
     can_move = os.access(os.path.dirname(real), os.W_OK) and not (old and not os.access(real, os.W_OK))
     if device or not can_move or (old and not os.path.isfile(path)):
         with open(path, "wb") as file:
             file.write(data)
         return
-    try:
+    with moved_when_whole(real) as (beside,):
         with open(beside, "xb") as file:
             file.write(data)
         if old:
             shutil.copymode(real, beside)
-        os.replace(beside, real)
-    finally:
-        if os.path.exists(beside):
-            os.unlink(beside)
 
 
 def wrapped(text: str) -> str:

@@ -175,12 +175,17 @@ def check_pool(result):
         assert result[name].item() == pytest.approx(value)
 
 
-def test_the_result_of_a_pool_opens():
+def test_the_result_of_a_pool_opens(tmp_path):
     check_pool(opened("pool"))
+    opened("pool").to_json(tmp_path / "again.json")
+    assert str(imbtorch.open_result(tmp_path / "again.json").table()) == str(opened("pool").table())
     result = opened("population")
     for name, value in values_as_written("population").items():
         assert result[name].item() == pytest.approx(value)
-    assert "of the population" in " ".join(str(result.table()).split())
+    text = " ".join(str(result.table()).split())
+    assert "of the population" in text
+    assert "f1 0.760 [0.248, 0.962] precision 0.692 [0.386, 0.909]" in text  # as 0.7 printed it, without marks
+    assert isinstance(result, imbtorch.statistics.Estimate)
 
 
 def test_a_plan_opens():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import logging
+import os
 import shlex
 import sys
 import warnings
@@ -17,14 +18,16 @@ from imbtorch.deciding.curves import AREAS
 from imbtorch.deciding.points import OperatingPoint
 from imbtorch.predictions import parser
 from imbtorch.predictions.compare import Pairing
-from imbtorch.predictions.files import KINDS, with_orders
+from imbtorch.predictions.estimates import Estimate
+from imbtorch.predictions.files import KINDS, Files, labels_of, write_labels
+from imbtorch.predictions.labels import open_plan
 from imbtorch.predictions.parser import names_in
 from imbtorch.predictions.paths import check_output, found_files
 from imbtorch.predictions.results import merge_results, open_result
-from imbtorch.predictions.saved import Predictions, paired_models
+from imbtorch.predictions.saved import ROLES, Predictions, paired_models
 from imbtorch.reports.result import ReportResult
 from imbtorch.suggestions import first_names
-from imbtorch.tables import Table, printable
+from imbtorch.tables import Table, moved_when_whole, printable
 from imbtorch.waiting import LOG
 
 
@@ -66,13 +69,13 @@ def _report(options: argparse.Namespace) -> tuple[int, str]:
 
 def _estimate(options: argparse.Namespace) -> tuple[int, str]:
     """Estimate the values of a pool from labels that a plan drew."""
-    data = _predictions(options, options.file)
+    data = _predictions(options, options.file, *ROLES)
     names = ("scores", "logits", "plan", "measures", "of", "unclear", "level")
     threshold, more = _threshold(options.threshold), {name: getattr(options, name) for name in names}
     return _finished(options, data.estimate(options.preds, threshold=threshold, **more))
 
 
-def _finished(options: argparse.Namespace, result: ReportResult) -> tuple[int, str]:
+def _finished(options: argparse.Namespace, result: ReportResult | Estimate) -> tuple[int, str]:
     """Write a result where asked, and return what is printed."""
     if options.json is not None:
         result.to_json(options.json)
@@ -119,14 +122,17 @@ def _thresholds(options: argparse.Namespace) -> tuple[int, str]:
 
 def _label(options: argparse.Namespace) -> tuple[int, str]:
     """Draw the rows of a pool to label, and write them with the plan."""
-    out = Path(options.out)
-    beside = out.with_suffix(".plan.json")
-    for path in (out, beside):
-        check_output("--out", path, found_files(options.file, KINDS))
-        if path.is_file():
-            raise ValueError(f"{path} exists and may hold labels; name another file by --out, or remove it first")
-    data = _predictions(options, options.file)
-    plan = data.label_plan(
+    outputs = {"--out": options.out, "--drawn-out": options.drawn_out}
+    written = {option: Path(path) for option, path in outputs.items() if path is not None}
+    if not written and options.expect is None:
+        raise ValueError("name a file to write by --out or --drawn-out; with --expect none is needed")
+    plans = {option: path.with_suffix(".plan.json") for option, path in written.items()}
+    for option, path in [*written.items(), *plans.items()]:
+        check_output(option, path, found_files(options.file, KINDS))
+        if os.path.lexists(path):
+            what = "exists and may hold labels" if path.is_file() and not path.is_symlink() else "is no regular file"
+            raise ValueError(f"{path} {what}; name another file by {option}, or remove it first")
+    plan = _predictions(options, options.file).label_plan(
         options.preds,
         labels=options.labels,
         scores=options.scores,
@@ -135,22 +141,47 @@ def _label(options: argparse.Namespace) -> tuple[int, str]:
         aim=options.aim,
         seed=options.seed,
     )
-    with_orders(options.file, plan.rows, out, options.encoding, options.decimal, not options.no_head)
-    plan.save(beside)
+    known = dict[int, str]()
+    if options.labelled is not None:
+        earlier = open_plan(Path(options.labelled).with_suffix(".plan.json"))
+        plan.check_holds(earlier)
+        known = labels_of(Files(options.labelled, ["label"], None, ".", True, None), earlier)
+    told = "--expect precision=.6,recall=.3 says how wide F1 and recall will be, for this guess"
+    if options.expect is not None:
+        if not isinstance(options.expect, dict) or options.expect.keys() != {"precision", "recall"}:
+            raise ValueError("--expect needs a guess of both, as in precision=.6,recall=.3")
+        told = str(plan.expected(**options.expect))
+    if not written:
+        return 0, told
+    source = Files(options.file, [], options.encoding, options.decimal, not options.no_head, None)
+    with moved_when_whole(*written.values(), *plans.values()) as names:
+        of_option = dict(zip(written, names, strict=False))
+        whole, drawn = (of_option.get(option) for option in outputs)
+        write_labels(source, plan, known, options.show or (), whole, drawn)
+        for name in names[len(written) :]:
+            plan.save(name)
     pairs, hits = zip(plan.pool, plan.classes, strict=True), sum(plan.predicted)
-    negative, positive = (f"{number:,} rows predicted as {name!r}" for number, name in pairs)
+    negative, positive = (f"{size:,} rows predicted as {name!r}" for size, name in pairs)
+    order = "in the order of label_order" if options.out else "from above"
+    return 0, (
+        f"{' or '.join(map(str, written.values()))}: fill in the column label of {len(plan.rows):,} rows, {order}"
+        f"{f'; {len(known):,} are filled in' if known else ''}\n"
+        f"{hits:,} of {positive} and {len(plan.rows) - hits:,} of {negative}\n"
+        f"{told}\n"
+        f"then: {shlex.join(_after(options, *next(zip(written.values(), plans.values(), strict=True))))}"
+    )
+
+
+def _after(options: argparse.Namespace, out: Path, plan: Path) -> list[str]:
+    """Return the command that estimates the values of a pool once its rows are labelled."""
     predicted = ["--preds", options.preds] if options.scores is None else ["--scores", options.scores]
     predicted += [] if options.threshold is None else ["--threshold", options.threshold]
     predicted += ["--logits"] * options.logits
     predicted += [] if options.positive is None else ["--positive", options.positive]
     predicted += [] if options.class_names is None else ["--class-names", *options.class_names]
     predicted += [] if options.decimal == "." else ["--decimal", options.decimal]
-    after = ["imbtorch", "estimate", str(out), "--target", "label", *predicted, "--plan", str(beside)]
-    return 0, (
-        f"{out}: fill in the column label of {len(plan.rows):,} rows, in the order of label_order\n"
-        f"{hits:,} of {positive} and {len(plan.rows) - hits:,} of {negative}\n"
-        f"then: {shlex.join(after)}"
-    )
+    predicted = [] if options.out is None else predicted  # the plan knows the predictions of the drawn rows
+    return ["imbtorch", "estimate", str(out), "--target", "label", *predicted, "--plan", str(plan)]
 
 
 def _merge(options: argparse.Namespace) -> tuple[int, str]:

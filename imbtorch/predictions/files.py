@@ -20,12 +20,14 @@ import numpy as np
 
 from imbtorch.columns import Array, Column
 from imbtorch.counts import check_choice
+from imbtorch.predictions.labels import PLAN, POSITION
 from imbtorch.predictions.paths import PACKED, found_files, note_on_copies
 from imbtorch.predictions.sources import (
     BATCH,
     FILLED,
     LEAST,
     MOST_GROUPS,
+    ORDER,
     ROWS,
     SUM,
     THOUSANDS,
@@ -51,6 +53,7 @@ FOREIGN = {
     b"BZh": "packed by bzip2; unpack it or use gzip",
     b"\xfd7zXZ": "packed by xz; unpack it or use gzip",
 }
+WRITTEN = ("label", ORDER, PLAN, POSITION)  # columns of files to label
 ENCODINGS = ("utf-8", "latin-1", "utf-16")
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}
 FIRST, MOST_TELLING = 1000, 5  # rows that are looked at for columns that tell rows apart, and number of these columns
@@ -722,27 +725,63 @@ def _cells(lines: Sequence[str], signs: Sequence[str], wanted: set[str]) -> tupl
     return head, sign, height
 
 
-def with_orders(
-    given: Any, rows: Sequence[int], out: str | os.PathLike[str], encoding: str | None, decimal: str, head: bool
+def write_labels(
+    source: Files, plan: Any, known: Mapping[int, str], show: Sequence[str], whole: str | None, drawn: str | None
 ) -> None:
-    """Write all rows of files as CSV, as they are, with empty labels and the places of the rows to label."""
-    source = Files(given, [], encoding, decimal, head, None)
-    taken = sorted({"label", "label_order"}.intersection(source.names))
+    """Write all rows of a pool, as they are, and the drawn rows alone, in their order, both with a column for labels.
+
+    Args:
+        source: files of the pool.
+        plan: its plan.
+        known: labels that some rows have already, by position.
+        show: columns of the file of the drawn rows, which shows no predictions.
+        whole: file of all rows; None for none.
+        drawn: file of the drawn rows; None for none.
+    """
+    names = source.names
+    taken, several = sorted({*WRITTEN}.intersection(names)), [name for name in names if names.count(name) > 1]
     if taken:
         raise ValueError(f"the file has a column {taken[0]!r} already, which would be written; rename it")
-    several = [name for name in source.names if source.names.count(name) > 1]
     if several:
         raise ValueError(f"the file has several columns {several[0]!r}, so rows would be short; rename them")
-    places = dict(zip(rows, range(1, len(rows) + 1), strict=True))
-    start, beside = 0, f"{os.fspath(out)}.part"
-    selected = source._select(source.names, raw=True)
+    if unknown := [name for name in show if name not in names]:
+        raise ValueError(f"show names {unknown[0]!r}, which is no column; columns are {first_names(names)}")
+    places, shown, start = dict(zip(plan.rows, range(1, len(plan.rows) + 1), strict=True)), dict[int, list[Any]](), 0
+    selected = source._select(names, raw=True)
     pairs = zip(selected.columns, map(str, selected.types), strict=True)  # float32 in its own few digits
     selected = selected.project(", ".join(f"CAST({x} AS VARCHAR)" if kind == "FLOAT" else x for x, kind in pairs))
-    with open(beside, "w", encoding="utf-8", newline="") as file, source._explained():
+    with open(whole or os.devnull, "w", encoding="utf-8", newline="") as file, source._explained():
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*source.names, "label", "label_order"])
+        writer.writerow([*names, "label", ORDER, PLAN])
         for part in selected.to_arrow_reader(BATCH):
             cells = zip(*(part.column(at).to_pylist() for at in range(part.num_columns)), strict=True)
-            writer.writerows([*row, "", places.get(at, "")] for at, row in enumerate(cells, start))
+            for at, row in enumerate(cells, start):
+                writer.writerow([*row, known.get(at, ""), places.get(at, ""), plan.id if at in places else ""])
+                if at in places:
+                    shown[at] = [row[names.index(name)] for name in show]
             start += part.num_rows
-    os.replace(beside, out)
+    if drawn is not None:
+        with open(drawn, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow([POSITION, *show, "label", PLAN])
+            writer.writerows([at, *shown[at], known.get(at, ""), plan.id] for at in plan.rows)
+
+
+def labels_of(source: Files, plan: Any) -> dict[int, str]:
+    """Return the labels that a file of :func:`write_labels` holds, by position in the pool."""
+    joined = next((name for name in (ORDER, POSITION) if name in source.names), "")
+    if not joined or not {"label", PLAN} <= {*source.names}:
+        raise ValueError(f"{source.paths[0]} is no file of 'imbtorch label': it has no columns {first_names(WRITTEN)}")
+    known = dict[int, str]()
+    rows = dict(enumerate(plan.rows, 1)) if joined == ORDER else {row: row for row in plan.rows}
+    for part in source._select(["label", PLAN, joined], raw=True).to_arrow_reader(BATCH):
+        for cells in zip(*(part.column(at).to_pylist() for at in range(3)), strict=True):
+            label, own, place = (str("" if cell is None else cell).strip() for cell in cells)
+            row = rows.get(int(float(place))) if own == plan.id and re.fullmatch(r"\d+(\.0*)?", place) else None
+            if (label or own) and (row is None or row in known):
+                raise ValueError(
+                    f"{source.paths[0]} holds a row of plan {own!r}, {joined} {place!r}, that is not in its plan"
+                )
+            if label and row is not None:
+                known[row] = label
+    return known

@@ -17,11 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from torch import Tensor
 
+from imbtorch.counting.tasks import Counting
 from imbtorch.counts import check_choice
 from imbtorch.intervals.intervals import Interval
 from imbtorch.measures import geometric_mean
-from imbtorch.measures.named import AveragedMeasure
+from imbtorch.measures.named import AveragedMeasure, resolved
 from imbtorch.measures.traits import by_any_name
+from imbtorch.tables import Cell
 
 Aim: TypeAlias = Literal["f1", "recall", "precision"]
 Whole: TypeAlias = NDArray[np.int64]
@@ -29,6 +31,7 @@ Rates: TypeAlias = NDArray[np.float64]
 
 MOST_ROWS = 2**31 - 1  # rows up to which SciPy's hypergeometric probabilities are right to ROUNDING
 ROUNDING = 1e-6  # relative error of a probability that is not taken for evidence
+RARE = 1e-12  # chance of a number of positives that is not enumerated
 SHARES = 201  # shares predicted positive at which extremes are searched; 20,001 differ by less than .001
 SHARE_ERROR = 0.1  # part of the error of an interval of the population that is spent on the share predicted positive
 
@@ -187,9 +190,18 @@ class LabelledPool:
     level: float = 0.95
     _boxes: dict[float, list[tuple[Whole, Whole]]] = field(default_factory=dict, init=False, repr=False)  # by error
 
+    @property
+    def has_positives(self) -> bool:
+        """True if some label is positive."""
+        return bool(np.any(self.negative.positives) or np.any(self.positive.positives))
+
+    def expected_cells(self) -> Tensor:
+        """Return the cells of the pool if rows of each predicted class have the share of positives of its labels."""
+        return self._counts(self.negative.expected, self.positive.expected)
+
     def value(self, measure: AveragedMeasure) -> Tensor:
-        """Return the plug-in value: the rows of each predicted class have the share of positives of its labels."""
-        return measure(self._counts(self.negative.expected, self.positive.expected))
+        """Return the plug-in value, that of the expected cells."""
+        return measure(self.expected_cells())
 
     def pool_interval(self, measure: AveragedMeasure) -> Interval:
         """Return the interval of the pool's value; it holds it in at least ``level`` of all labellings of any pool.
@@ -267,3 +279,45 @@ def plan_sizes(negative: int, positive: int, labels: int, aim: Aim = "f1") -> tu
     number = min(positive, labels - 1, max(least, -(-labels * positive // (negative + positive))))
     number = max(number, labels - negative)
     return labels - number, number
+
+
+def expected_widths(
+    pool: tuple[int, int], sizes: tuple[int, int], precision: float, recall: float
+) -> dict[str, Cell | float]:
+    """Return F1 and recall with the means of their bounds over all labellings, their mean widths, and more.
+
+    Args:
+        pool: rows predicted negative and positive.
+        sizes: numbers of them to label.
+        precision: guessed precision of the pool.
+        recall: guessed recall of the pool.
+
+    Raises:
+        ValueError: for guesses outside (0, 1], and those that no pool of this size has.
+    """
+    from scipy import stats  # which takes half a second to import
+
+    for name, guess in (("precision", precision), ("recall", recall)):
+        if not 0 < guess <= 1:
+            raise ValueError(f"{name} must be a guess in (0, 1], got {guess}")
+    hits = round(precision * pool[1])
+    missed = round(hits * (1 - recall) / recall)
+    if not hits or missed > pool[0]:
+        raise ValueError(
+            f"with precision {precision} and recall {recall} there are {hits:,} hits of {pool[1]:,} alarms and "
+            f"{missed:,} misses of {pool[0]:,} other rows; guess others"
+        )
+    found, chances = list[Whole](), list[Rates]()
+    for rows, number, size in zip(pool, (missed, hits), sizes, strict=True):
+        every = np.arange(max(0, size - rows + number), min(size, number) + 1)
+        likely = stats.hypergeom.pmf(every, rows, number, size)
+        found, chances = [*found, every[likely > RARE]], [*chances, likely[likely > RARE]]
+    chance = torch.from_numpy(np.outer(*chances) / np.outer(*chances).sum())
+    labels = LabelledPool(Labelled(pool[0], sizes[0], found[0][:, None]), Labelled(pool[1], sizes[1], found[1]))
+    row: dict[str, Cell | float] = {}
+    for name in ("f1", "recall"):
+        measure = resolved(name, name, Counting.of("binary"))
+        interval, true = labels.pool_interval(measure), measure(labels._counts(missed, hits))
+        low, high = (float((chance * end).sum()) for end in (interval.low, interval.high))
+        row |= {name: Cell(float(true), low, high), f"width of {name}": high - low}
+    return row | {"no miss found": float(chances[0][found[0] == 0].sum())}

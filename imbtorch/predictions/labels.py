@@ -1,44 +1,35 @@
-"""Pools of which some rows are labelled: plans that say which, and results with exact intervals."""
+"""Plans of the rows of a pool to label, drawn at random within predicted classes, and the labels that come back."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
-import torch
 
 from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, read_cell, typed, without_left_out
 from imbtorch.counting.arguments import whole_number
-from imbtorch.counts import check_choice
-from imbtorch.intervals.intervals import Interval
-from imbtorch.measures.named import AveragedMeasure
-from imbtorch.predictions.label_bounds import Aim, Labelled, LabelledPool, plan_sizes
+from imbtorch.predictions.label_bounds import Aim, Labelled, LabelledPool, expected_widths, plan_sizes
 from imbtorch.predictions.samples import Given
 from imbtorch.predictions.scores import are_above, checked_scores
 from imbtorch.predictions.sources import ORDER, Arrays, floats, placed
-from imbtorch.reports.description import described, result_of_counts
 from imbtorch.reports.files import digest_of
 from imbtorch.reports.opened import checked_contents, fits, read_file
-from imbtorch.reports.readings import ENDS
-from imbtorch.reports.result import ReportResult, means_text
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Table, replace_file
 from imbtorch.version import __version__
 
-Of: TypeAlias = Literal["pool", "population"]
+PLAN, POSITION = "label_plan", "label_row"  # columns of the plan's short id, and of the position of a row in the pool
+DRAWN = (ORDER, PLAN)  # columns that only labels have which a plan drew
 LISTS = ("rows", "predicted", "classes", "pool")
-FORMAT, SCHEMA = "imbtorch label plan", 1
+DRAW = ("threshold", "seed", "aim", "digest")
+FORMAT, SCHEMA = "imbtorch label plan", 2
 TWO = "labels within predicted classes are of two classes"
-WHOSE: dict[str, str] = {
-    "pool": "of the pool (exact: holds in {:.4g}% or more of all labellings of any pool)",
-    "population": "of the population (new rows of the same source; exact in {:.4g}% or more of all pools if rows are "
-    "independent)",
-}
 TRUST = (
     "on trust: drawn at random within the classes that this model and threshold predict; not complaints, not labels "
     "drawn for another model or used for the threshold"
@@ -53,25 +44,43 @@ UNFIT: dict[str, str] = {
 
 
 class Read(NamedTuple):
-    """Rows of a pool, or groups of equal rows: predicted class, class (0, 1 or a code below), place in the order."""
+    """Rows of a pool, or groups of equal rows: predicted class, class (0, 1 or a code below), place in the order.
+
+    ``ids`` are the ids of rows, where they have some; ``in_order`` is whether rows stand one by one in their order.
+    """
 
     preds: Array
     labels: Array
     order: Array
     times: Array
     names: tuple[str, str]
+    ids: Array | None = None
+    in_order: bool = False
+
+    @property
+    def digest(self) -> str:
+        """Hash of the predicted classes in the order of rows, or of their ids; empty if this is unknown."""
+        if self.ids is None:
+            return hashlib.sha256(self.preds.astype(np.uint8).tobytes()).hexdigest() * self.in_order
+        pairs = sorted(zip(self.ids.tolist(), self.preds.tolist(), strict=True))
+        return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
 class LabelPlan:
     """Rows of a pool to label, drawn at random within each predicted class. :meth:`Predictions.label_plan` makes it.
 
+    Plans nest: one of more labels of the same pool, seed and aim holds all rows of this one.
+
     Attributes:
-        rows: positions of the rows to read, in their order; a prefix of it may be labelled.
+        rows: positions of the rows to read, or their ids, in their order; a prefix of it may be labelled.
         predicted: predicted class of each of them, 0 or 1.
         classes: names of the negative and the positive class.
         pool: numbers of rows of the pool that are predicted negative and positive.
         threshold: score strictly above which 1 is predicted; None for predicted classes.
+        seed: seed of the draw; None in plans of 0.7.
+        aim: measure that the labels serve; None in plans of 0.7.
+        digest: hash of the predicted classes of the pool; empty in plans of 0.7.
 
     >>> from imbtorch import Predictions
     >>> data = Predictions({"pred": [0] * 90 + [1] * 10}, target="label")
@@ -80,109 +89,292 @@ class LabelPlan:
     ((90, 10), 4)
     """
 
-    rows: tuple[int, ...]
+    rows: tuple[Any, ...]
     predicted: tuple[int, ...]
     classes: tuple[str, str]
     pool: tuple[int, int]
     threshold: float | None = None
+    seed: int | None = None
+    aim: Aim | None = None
+    digest: str = ""
+
+    @property
+    def id(self) -> str:
+        """Short id, which each drawn row holds in the column ``label_plan``; empty for plans of 0.7."""
+        if not self.digest:
+            return ""
+        return "p" + digest_of({name: getattr(self, name) for name in (*LISTS, *DRAW)})[:7]  # no spreadsheet's number
+
+    @property
+    def by_id(self) -> bool:
+        """True if rows are known by their ids in place of positions."""
+        return isinstance(self.rows[0], str)
+
+    def check_holds(self, other: LabelPlan) -> None:
+        """Raise unless all rows of another plan are those that this one drew first."""
+        for name in ("seed", "aim", "threshold", "classes", "pool", "digest"):
+            mine, own = getattr(self, name), getattr(other, name)
+            if mine != own:
+                text = "of other predictions" if name == "digest" else f"with {name} {own}, not {mine}"
+                raise ValueError(
+                    f"the labelled rows were drawn {text}; only a plan of the same draw holds their labels"
+                )
+        if not {*other.rows} <= {*self.rows}:
+            raise ValueError(f"labels must be {len(other.rows)} or more to hold those given, got {len(self.rows)}")
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to a JSON file, for ``estimate(..., plan=path)``."""
-        data: dict[str, Any] = {"format": FORMAT, "schema": SCHEMA, "imbtorch": __version__}
-        data |= {name: list(getattr(self, name)) for name in LISTS}
-        data["threshold"] = self.threshold
+        data: dict[str, Any] = {"format": FORMAT, "schema": SCHEMA, "imbtorch": __version__, "id": self.id}
+        data |= {name: list(getattr(self, name)) for name in LISTS} | {name: getattr(self, name) for name in DRAW}
         replace_file(path, json.dumps(data | {"sha256": digest_of(data)}).encode())
+
+    def expected(self, precision: float, recall: float) -> Table:
+        """Return how wide the intervals of F1 and recall will be, for a guess of precision and recall of the pool.
+
+        All numbers of positives that may be found are enumerated. A second row is of a plan of twice the labels.
+
+        Args:
+            precision: guessed share of positives among the rows predicted positive, in (0, 1].
+            recall: guessed share of the positives that are predicted positive, in (0, 1].
+
+        Returns:
+            Table with a row for each number of labels: both values with the means of their bounds, mean widths, and the
+            share of labellings in which no missed positive is found, so that the table has bounds and no value.
+
+        >>> from imbtorch import Predictions
+        >>> plan = Predictions({"pred": [0] * 9_900 + [1] * 100}, target="label").label_plan("pred", labels=300)
+        >>> print(plan.expected(precision=0.6, recall=0.5))
+        labels                    f1  width of f1                recall  width of recall  no miss found
+        300     0.545 [0.282, 0.716]        0.435  0.500 [0.187, 0.901]            0.715          0.293
+        600     0.545 [0.374, 0.685]        0.311  0.500 [0.277, 0.813]            0.536          0.044
+        means over all labellings, if precision is 0.6 and recall 0.5
+        """
+        sizes = self.predicted.count(0), self.predicted.count(1)
+        double = min(2 * len(self.rows), sum(self.pool))
+        wanted = [sizes, plan_sizes(*self.pool, double, self.aim)] if self.aim is not None else [sizes]
+        rows = {f"{sum(each):,}": expected_widths(self.pool, each, precision, recall) for each in wanted}
+        return Table({"labels": rows}, (f"means over all labellings, if precision is {precision} and recall {recall}",))
 
 
 FORM: dict[str, Any] = {**dict.fromkeys(("format", "imbtorch", "sha256"), str), "schema": int, "classes": [str]}
-FORM |= {"rows": [int], "predicted": [int], "pool": [int], "threshold": (float, None)}
+FORM |= {"rows": ([int], [str]), "predicted": [int], "pool": [int], "threshold": (float, None)}
+OF_TWO = {"seed": (int, None), "aim": (*get_args(Aim), None), "digest": str, "id": str}  # fields of schema 2
 
 
 def open_plan(path: Any) -> LabelPlan:
-    """Open the file of a plan."""
+    """Open the file of a plan, also one of 0.7."""
     data = read_file(path)
-    with checked_contents(path, data, FORMAT, SCHEMA):
-        if not fits(data, FORM) or len(data["classes"]) != 2 or len(data["pool"]) != 2:
+    old = data.get("schema") == 1
+    with checked_contents(path, data, FORMAT, 1 if old else SCHEMA):
+        if not fits(data, FORM if old else FORM | OF_TWO) or len(data["classes"]) != 2 or len(data["pool"]) != 2:
             raise ValueError("a plan has rows, predicted classes, two names and two numbers of rows")
         rows, preds, pool = (data[name] for name in ("rows", "predicted", "pool"))
         sizes = [preds.count(each) for each in (0, 1)]
-        if len({*rows}) != len(preds) or sum(sizes) != len(preds) or not all(map(int.__le__, sizes, pool)):
+        if not 0 < len({*rows}) == len(preds) == sum(sizes) or not all(map(int.__le__, sizes, pool)):
             raise ValueError("each row of a plan stands once, with its predicted class, and the pool holds all")
-        if min(rows, default=0) < 0 or max(rows, default=0) >= sum(pool):
+        fields: dict[str, Any] = {name: tuple(data[name]) for name in LISTS}
+        plan = LabelPlan(**fields, **{name: data[name] for name in DRAW if name in data})
+        if not plan.by_id and (min(rows) < 0 or max(rows) >= sum(pool)):
             raise ValueError("rows of a plan are positions in the pool")
-        return LabelPlan(**{name: tuple(data[name]) for name in LISTS}, threshold=data["threshold"])
+        if plan.id != data.get("id", ""):
+            raise ValueError("the id is not that of the plan")
+        return plan
 
 
 def planned(read: Read, labels: int, aim: Aim, seed: int, threshold: float | None) -> LabelPlan:
-    """Draw rows within each predicted class, in an order that mixes them in proportion."""
-    places = [np.flatnonzero(read.preds == each) for each in (0, 1)]
-    sizes = plan_sizes(len(places[0]), len(places[1]), labels, aim)
-    rng = np.random.default_rng(seed)
-    rows = np.concatenate([rng.choice(some, size, replace=False) for some, size in zip(places, sizes, strict=True)])
-    when = np.concatenate([(np.arange(size) + 0.5) / size for size in sizes])
-    order = rows[np.argsort(when, kind="stable")]
-    pool = len(places[0]), len(places[1])
-    return LabelPlan(tuple(order.tolist()), tuple(read.preds[order].tolist()), read.names, pool, threshold)
+    """Draw rows within each predicted class, and mix the classes.
+
+    Each class has one random order, of which a plan takes the first rows, so a plan of more labels holds all of them.
+    Their classes follow each other at random, since an investigator would learn a pattern.
+    """
+    pool = int((read.preds == 0).sum()), int((read.preds == 1).sum())
+    sizes, seed = plan_sizes(*pool, labels, aim), whole_number("seed", seed)
+    names = np.arange(len(read.preds)) if read.ids is None else read.ids
+    preds = np.random.default_rng([seed, 2]).permutation(np.repeat([0, 1], sizes))
+    rows = np.empty(labels, dtype=names.dtype)
+    for each, size in enumerate(sizes):
+        own = np.sort(names[read.preds == each])
+        rows[preds == each] = np.random.default_rng([seed, each]).permutation(own)[:size]
+    return LabelPlan(tuple(rows.tolist()), tuple(preds.tolist()), read.names, pool, threshold, seed, aim, read.digest)
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def read_pool(
-    given: Given, rules: Rules, threshold: float | None, logits: bool, unclear: Any, plan: LabelPlan | None
-) -> Read:
-    """Read predicted classes, and labels with their order where there are any, as all reports read them.
+@dataclass(frozen=True)
+class Pool:
+    """Columns of a pool, and how they are read.
 
-    Args:
-        given: columns of the pool; without a target only the predictions are read.
-        rules: rules for the classes.
-        threshold: score strictly above which 1 is predicted; None for classes.
-        logits: whether scores are logits.
-        unclear: value or list of values of labels that nobody can decide.
-        plan: plan that gives the names of the classes, and the order of rows in memory.
+    Rows that a plan has drawn may name the column of their positions or ids in place of predictions.
     """
-    source, target = given.source, given.target.get("")
-    pred = given.preds[""]
-    if isinstance(source, Arrays) and ORDER not in source.names and plan is not None:
-        source.columns[ORDER] = _order_of(plan, len(source.array(pred)))
-    labels = [] if target is None else [target, *[ORDER] * (ORDER in source.names)]
-    keys = [*labels, *[pred] * (threshold is None)]
-    found = source.counted(keys) if keys else ({}, {})
-    rules = replace(rules, ignore=unclear, ignored_by="unclear")
-    own = None if target is None else found[0][target]
-    classes = _classes(None if threshold is not None else found[0][pred], own, rules, plan)
-    parts, start = list[tuple[Array, ...]](), 0
-    batches: Iterable[Any] = [found]  # groups, unless a plan needs the position of each row
-    if threshold is not None or target is None:
-        batches = source.batches(labels, [pred]) if threshold is not None else source.batches([pred], [])
-    for columns, arrays in batches:
-        if threshold is None:
-            preds = classes.table(columns[pred], False)[columns[pred].codes]
-        else:
-            scores = floats(given.argument, arrays[pred], start)
-            kept = np.ones(len(scores), dtype=bool)
-            scores, _ = checked_scores(scores, kept, given.argument, start, logits=logits)
-            preds = are_above(scores, placed(threshold, [source.type_of(pred)]), logits).astype(np.int64)
+
+    given: Given
+    rules: Rules
+    threshold: float | None
+    logits: bool
+    plan: LabelPlan | None
+
+    @property
+    def blind(self) -> bool:
+        """True if the plan alone knows the predictions."""
+        return self.given.argument not in ("preds", "scores")
+
+    @property
+    def id(self) -> str | None:
+        """Column of ids."""
+        return self.given.preds[""] if self.given.argument == "id" else self.given.more.get("id")
+
+    @property
+    def marks(self) -> list[str]:
+        """Columns of the plan in the source."""
+        names = self.given.source.names
+        return [] if self.plan is None or self.id is not None else [each for each in DRAWN if each in names]
+
+    @property
+    def ordered(self) -> bool:
+        """True if rows have positions: those in memory and in files, unless they are only some of the pool."""
+        source = self.given.source
+        return self.id is None and not self.blind and (isinstance(source, Arrays) or hasattr(source, "paths"))
+
+    @property
+    def by_row(self) -> bool:
+        """True if rows are read one by one in their order; groups will do for trusted labels, and those of 0.7."""
+        whole = not self.given.target or (self.plan is not None and (not self.marks or bool(self.plan.id)))
+        return self.ordered and (whole or self.threshold is not None)
+
+    def check(self) -> None:
+        """Raise for a source whose rows cannot be joined to a plan."""
+        plan, marks = self.plan, self.marks
+        if self.given.target and plan is None:
+            return
+        if plan is not None and plan.by_id != (self.id is not None):
+            raise ValueError(
+                "the plan has ids; name their column by id=" if plan.by_id else "the plan has no ids for id="
+            )
+        if self.id is None and not (self.ordered or self.blind or ORDER in marks):
+            raise ValueError("rows of this source have no order; name a column that tells them apart by id=")
+        if plan is not None and plan.id and PLAN not in marks and (ORDER in marks or self.given.argument == POSITION):
+            raise ValueError(f"the source lacks the column {PLAN!r} of the plan's id; take the file that it came with")
+
+    def read(self, unclear: Any) -> Read:
+        """Read predicted classes, and labels with their order where there are any, as all reports read them.
+
+        Args:
+            unclear: value or list of values of labels that nobody can decide.
+        """
+        self.check()
+        source, target, pred = self.given.source, self.given.target.get(""), self.given.preds[""]
+        labels = list(dict.fromkeys(filter(None, [target, *self.marks, self.id])))
+        keys = list(dict.fromkeys([*labels, *[pred] * (self.threshold is None)]))
+        found = source.counted(keys) if keys else ({}, {})
+        classes = self._typed(found[0], unclear)
+        batches: Iterable[Any] = [found]
+        if self.by_row or self.threshold is not None:
+            batches = source.batches(keys, []) if self.threshold is None else source.batches(labels, [pred])
+        parts, start = list[tuple[Array, ...]](), 0
+        for columns, arrays in batches:
+            parts.append(self._part(columns, arrays, classes, start))
+            start += len(parts[-1][0])
+        if not parts:
+            raise ValueError("there are no rows, so there is nothing to label")
+        preds, known, order, times, ids = (np.concatenate(some) for some in zip(*parts, strict=True))
+        if self.id is not None and (len({*ids.tolist()}) < len(ids) or (times != 1).any()):
+            raise ValueError(f"{source.call(self.id)} holds an id twice; name a column that tells rows apart by id=")
+        if self.plan is not None and self.ordered and not self.marks:
+            _place_all(order, self.plan)
+        names = classes.names[0], classes.names[1]
+        return Read(preds, known, order, times, names, None if self.id is None else ids, self.by_row)
+
+    def _typed(self, columns: Mapping[str, Column], unclear: Any) -> Classes:
+        """Decide the two classes; raise for rows of another plan."""
+        predicted = columns.get(self.given.preds[""]) if self.threshold is None else None
+        if self.blind and self.plan is not None:
+            predicted = Column("the plan", list(self.plan.classes), np.arange(2))
+        if self.plan is not None and PLAN in self.marks:
+            _check_id(columns[PLAN], self.plan)
+        rules = replace(self.rules, ignore=unclear, ignored_by="unclear")
+        return _classes(predicted, columns.get(self.given.target.get("", "")), rules, self.plan)
+
+    def _part(
+        self, columns: Mapping[str, Column], arrays: Mapping[str, Array], classes: Classes, start: int
+    ) -> tuple[Array, ...]:
+        """Return predicted classes, labels, places, numbers and ids of some rows."""
+        target, order = self.given.target.get(""), self._order(columns)
+        preds = self._predicted(columns, arrays, classes, order, start)
         known = np.full(len(preds), LEFT_OUT)
         if target is not None:
             known = classes.table(columns[target], True)[columns[target].codes]
-        order = _places(columns[ORDER]) if ORDER in labels else np.zeros(len(preds), dtype=np.int64)
         times = next((each.times for each in columns.values() if each.times is not None), np.ones(len(preds)))
-        parts.append((preds, known, order, times))
-        start += len(preds)
-    if not parts:
-        raise ValueError("there are no rows, so there is nothing to label")
-    preds, known, order, times = (np.concatenate(some) for some in zip(*parts, strict=True))
-    return Read(preds, known, order, times, (classes.names[0], classes.names[1]))
+        ids = np.zeros(0) if self.id is None else _ids(columns[self.id])
+        return preds, known, np.zeros(len(preds), np.int64) if order is None else order, times, ids
+
+    def _order(self, columns: Mapping[str, Column]) -> Array | None:
+        """Return the places of rows in the order of the plan, 0 outside of it; None if no column tells them."""
+        if self.plan is None or (self.id is None and not self.blind):
+            return _places(columns[ORDER]) if ORDER in self.marks else None
+        column = columns[self.given.preds[""] if self.id is None else self.id]
+        places = {str(row): at for at, row in enumerate(self.plan.rows, 1)}
+        order = np.array([places.get(each, 0) for each in _ids(column)], dtype=np.int64)
+        if self.blind and not order.all():
+            where = column.where([int(column.codes[int(order.argmin())])])
+            raise ValueError(f"{column.name} holds a row that the plan has not drawn{where}; take the file of its rows")
+        return order
+
+    def _predicted(
+        self,
+        columns: Mapping[str, Column],
+        arrays: Mapping[str, Array],
+        classes: Classes,
+        order: Array | None,
+        start: int,
+    ) -> Array:
+        """Return the predicted class of each row, 0 or 1."""
+        source, pred = self.given.source, self.given.preds[""]
+        if self.blind and self.plan is not None and order is not None:
+            found: Array = np.array(self.plan.predicted)[order - 1]
+            return found
+        if self.threshold is None:
+            return classes.table(columns[pred], False)[columns[pred].codes]
+        scores = floats(self.given.argument, arrays[pred], start)
+        kept = np.ones(len(scores), dtype=bool)
+        scores, _ = checked_scores(scores, kept, self.given.argument, start, logits=self.logits)
+        return are_above(scores, placed(self.threshold, [source.type_of(pred)]), self.logits).astype(np.int64)
 
 
-def _order_of(plan: LabelPlan, rows: int) -> Array:
-    """Return the place of each row in memory in the order of a plan, or None."""
-    found = np.full(rows, None)
-    if max(plan.rows, default=-1) >= rows:
-        raise ValueError(f"the plan holds row {max(plan.rows)}, but there are {rows}; take those it was drawn from")
-    found[list(plan.rows)] = range(1, len(plan.rows) + 1)
-    return found
+def _ids(column: Column) -> Array:
+    """Return the ids of rows as texts; 7.0, as frames write it beside missing values, is 7."""
+    missing = [at for at in column.held if column.cells[at].kind == "missing"]
+    if missing:
+        raise ValueError(f"{column.name} has no value{column.where(missing)}; each row needs its id")
+    return np.array([re.sub(r"^([+-]?\d+)\.0+$", r"\1", str(each).strip()) for each in column.levels])[column.codes]
+
+
+def _is_other(read: Read, plan: LabelPlan) -> bool:
+    """Return whether rows of a whole pool are predicted otherwise than when the plan was drawn, as far as is known."""
+    if read.ids is None and not read.in_order:
+        return False
+    if read.ids is None and read.order[list(plan.rows)].tolist() != list(range(1, len(plan.rows) + 1)):
+        return False  # somebody sorted the rows, which hold their places
+    return plan.digest not in ("", read.digest)
+
+
+def _place_all(order: Array, plan: LabelPlan) -> None:
+    """Write the place of each row of a whole pool in the order of a plan, which knows its position."""
+    if len(order) != sum(plan.pool):
+        raise ValueError(
+            f"the plan was drawn from {sum(plan.pool):,} rows, but there are {len(order):,}; take all of these in "
+            f"their order, or rows with the columns {first_names(DRAWN)} that 'imbtorch label' writes"
+        )
+    order[list(plan.rows)] = range(1, len(plan.rows) + 1)
+
+
+def _check_id(column: Column, plan: LabelPlan) -> None:
+    """Raise for rows that another plan has drawn."""
+    found = {str(column.levels[at]).strip(): at for at in column.held if column.cells[at].kind != "missing"}
+    other = [at for name, at in found.items() if name != plan.id]
+    if other or not found:
+        got = repr(column.levels[other[0]]) + column.where(other[:1]) if other else "none"
+        raise ValueError(f"rows come from another plan: {PLAN} is {got}, not {plan.id!r}; take the plan of this file")
 
 
 def _meant_by_scores(labels: list[Column], rules: Rules) -> tuple[Column, Rules]:
@@ -235,7 +427,7 @@ def _places(column: Column) -> Array:
     return found[column.codes]
 
 
-# --- results ---------------------------------------------------------------------------------------------------------
+# --- labels ----------------------------------------------------------------------------------------------------------
 
 
 def pool_of(
@@ -258,6 +450,8 @@ def pool_of(
         for name, size, rows in zip(read.names, sizes, seen, strict=True):
             if size < rows:
                 raise ValueError(f"plan holds {size:,} rows predicted as {name!r}, but the source has {rows:,} of them")
+        share = f"{100 * sizes[1] / max(sum(sizes), 1):.3g}%"
+        notes.append(f"these {sum(sizes):,} rows imply that {share} are predicted as {read.names[1]!r} (alert rate)")
     found = []
     for each, name in enumerate(read.names):
         own = read.preds == each
@@ -270,7 +464,7 @@ def pool_of(
         notes += [f"nobody could decide {unclear} rows predicted as {name!r}; bounds take either"] * (unclear > 0)
     missed = found[0]
     if not missed.positives and missed.labelled < missed.rows:
-        most = int(missed.positive_bounds(0.0125)[1])
+        most = int(missed.positive_bounds((1 - level) / 4)[1])
         notes.append(f"no missed positive among {missed.labelled:,} labels; up to {most:,} of {missed.rows:,} may be")
     return LabelledPool(found[0], found[1], level), notes
 
@@ -280,9 +474,11 @@ def _check_plan(read: Read, plan: LabelPlan, sizes: Sequence[int]) -> None:
     inside = read.order > 0
     order, preds = read.order[inside], read.preds[inside]
     if (read.times[inside] != 1).any() or len({*order.tolist()}) < len(order):
-        raise ValueError(f"{ORDER} holds a place twice; take the file that the plan came with")
+        raise ValueError("a row of the plan stands twice; take the file that the plan came with")
     if sorted(order.tolist()) != list(range(1, len(plan.rows) + 1)):
-        raise ValueError(f"{ORDER} must hold the places 1 to {len(plan.rows)} of the plan, got {len(order)} places")
+        raise ValueError(
+            f"the source must hold all rows of the plan, {ORDER} 1 to {len(plan.rows)}, got {len(order)} of them"
+        )
     expected = np.array(plan.predicted)[order - 1]
     if (expected != preds).any():
         first = int(order[(expected != preds)].min())
@@ -292,6 +488,11 @@ def _check_plan(read: Read, plan: LabelPlan, sizes: Sequence[int]) -> None:
     if sum(sizes) > len(order) and tuple(sizes) != plan.pool:
         raise ValueError(
             f"predicted are {sizes[0]:,} and {sizes[1]:,} rows, but in the plan {plan.pool}; draw a new plan"
+        )
+    if sum(sizes) > len(order) and _is_other(read, plan):
+        raise ValueError(
+            "the rows are not predicted as those that the plan was drawn from, in their order; take that pool, or draw "
+            "a plan for this one"
         )
     if (read.labels[~inside] != LEFT_OUT).any():
         raise ValueError(f"a row without {ORDER} has a label; labels that were not drawn by the plan bias the values")
@@ -306,103 +507,3 @@ def _check_plan(read: Read, plan: LabelPlan, sizes: Sequence[int]) -> None:
                 f"the row with {ORDER} {first} has no label, but a later row predicted as {name!r} has one; label it, "
                 "or mark it with unclear= if nobody can decide"
             )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LabelledResult(ReportResult):
-    """Result of a report of a pool, of which rows are labelled at random within the predicted classes.
-
-    Values are those that the pool has if the rows of each predicted class have the share of positives of its labels.
-    """
-
-    _pool: Any = None
-    _of: Of = "pool"
-
-    @property
-    def signature(self) -> str:
-        """Version, numbers of labels and rows, and a hash of the labels, in one line."""
-        parts = self._pool.negative, self._pool.positive
-        digest = hashlib.sha256(repr([_listed(each) for each in parts]).encode()).hexdigest()[:8]
-        labels, rows = sum(each.labelled for each in parts), sum(each.rows for each in parts)
-        return f"imbtorch {self._version} | {labels} labels of {rows} rows | of the {self._of} | labels {digest}"
-
-    def interval(self, name: str, *, level: float = 0.95, **options: Any) -> Interval:
-        """Compute the exact interval of a measure.
-
-        Args:
-            name: measure of the report.
-            level: least coverage of the interval, in (0, 1).
-            options: nothing, since an exact interval needs no draws.
-
-        Raises:
-            ValueError: for a name that is not reported, and a measure without an exact interval.
-        """
-        if options:
-            raise TypeError(f"an exact interval takes no {next(iter(options))}=")
-        known = self._settings.measures
-        if name not in known:
-            raise ValueError(f"{name!r} is not a measure of this report; measures are {first_names(list(known))}")
-        return self._exact(known[name], level)
-
-    def _exact(self, measure: AveragedMeasure, level: float) -> Interval:
-        pool: LabelledPool = replace(self._pool, level=level)
-        return pool.pool_interval(measure) if self._of == "pool" else pool.population_interval(measure)
-
-    def _whole_table(self) -> Table:
-        whole = super()._whole_table()
-        blocks = dict(whole.blocks)
-        columns = ("pool", "labelled", f"{self._settings.class_names[1]} among labels")
-        for name, each in zip(self._settings.class_names, (self._pool.negative, self._pool.positive), strict=True):
-            numbers = dict(zip(columns, (each.rows, each.labelled, int(each.positives)), strict=True))
-            blocks["class"] = {**blocks["class"], name: numbers}
-        blocks = {"predicted": blocks.pop("class"), **blocks}
-        notes = (
-            WHOSE[self._of].format(100 * self._pool.level),
-            *filter(None, [means_text(self._settings)]),
-            *self._notes,
-        )
-        return replace(whole, blocks=blocks, notes=notes)
-
-    def to_json(self, path: str | PathLike[str]) -> None:
-        """Write settings, labels and values to a JSON file, which :func:`imbtorch.open_result` opens."""
-        super().to_json(path)
-        data = read_file(path)
-        data["pool"] = {"of": self._of, "level": self._pool.level}
-        data["pool"] |= {name: _listed(getattr(self._pool, name)) for name in ("negative", "positive")}
-        replace_file(path, json.dumps(data | {"sha256": digest_of(data)}, ensure_ascii=False).encode())
-
-
-def _listed(labels: Labelled) -> list[int]:
-    """Return the numbers of labels of a predicted class."""
-    return [labels.rows, labels.labelled, int(labels.positives), labels.unclear]
-
-
-def result_of_pool(
-    pool: LabelledPool, notes: Sequence[str], of: Of, names: Sequence[str], measures: Any
-) -> LabelledResult:
-    """Return the values of a pool with their intervals."""
-    check_choice("of", of, get_args(Of))
-    readings = described("binary", class_names=names, measures=measures, weighted=True, per_class=())
-    (rest, hits), sizes = (each.expected.item() for each in (pool.negative, pool.positive)), pool.negative.rows
-    counts = torch.tensor([[sizes - rest, pool.positive.rows - hits], [rest, hits]], dtype=torch.float64)
-    return with_pool(result_of_counts(readings, counts), pool, of, notes)
-
-
-def with_pool(plain: ReportResult, pool: LabelledPool, of: Of, notes: Sequence[str]) -> LabelledResult:
-    """Return a result with the exact intervals of a pool."""
-    rows = {row: value for row, value in plain.rows.items() if not row.bound}
-    result = LabelledResult(rows, plain._at, plain._settings, plain._version, tuple(notes), (), pool, of)
-    for row in list(rows):
-        if row.kind == "overall":
-            interval = result._exact(plain._settings.measures[row.measure], pool.level)
-            rows |= {replace(row, bound=end): getattr(interval, end).to(rows[row].dtype) for end in ENDS}
-    return replace(result, _rows=rows)
-
-
-def opened_pool(result: ReportResult, data: Mapping[str, Any]) -> LabelledResult:
-    """Make a result of a pool of the contents of a file."""
-    form = {"of": get_args(Of), "level": float, "negative": [int], "positive": [int]}
-    if not fits(data, form) or not len(data["negative"]) == len(data["positive"]) == 4 or not 0 < data["level"] < 1:
-        raise ValueError("pool has other contents than labels of two predicted classes")
-    pool = LabelledPool(Labelled(*data["negative"]), Labelled(*data["positive"]), data["level"])
-    return with_pool(result, pool, data["of"], result._notes)

@@ -170,15 +170,28 @@ def _parser() -> Parser:
         "label",
         help="draw the rows of a pool to label",
         description="Draw rows at random within the two classes that a model predicts, and write all rows as CSV with "
-        "two more columns: an empty 'label', and 'label_order', 1 to N for the rows to label. You may stop early. The "
-        "plan is written beside it; 'imbtorch estimate' takes both.",
+        "three more columns: an empty 'label', 'label_order', 1 to N for the rows to label, and 'label_plan'. You may "
+        "stop early. The plan is written beside it; 'imbtorch estimate' takes both.",
     )
     plan.add_argument("file", nargs="+", help="files, folders, or a glob in quotes")
     _add_pool(plan)
     plan.add_argument("--labels", type=int, required=True, metavar="N", help="number of rows to label")
     plan.add_argument("--aim", choices=("f1", "recall", "precision"), default="f1", help="f1 is also for mcc and iam")
     plan.add_argument("--seed", type=int, default=0, help="seed of the draw")
-    plan.add_argument("--out", required=True, metavar="FILE", help="CSV file to write, as in to_label.csv")
+    plan.add_argument("--out", metavar="FILE", help="CSV file to write, as in to_label.csv")
+    plan.add_argument(
+        "--drawn-out", metavar="FILE", help="CSV file of the rows to label alone, without predictions and scores"
+    )
+    plan.add_argument("--show", type=names_in, metavar="COLUMNS", help="columns of --drawn-out, such as text")
+    plan.add_argument(
+        "--labelled", metavar="FILE", help="file of an earlier, smaller plan of this pool, whose labels are kept"
+    )
+    plan.add_argument(
+        "--expect",
+        type=shares_in,
+        metavar="GUESS",
+        help="say how wide F1 and recall will be, as in precision=.6,recall=.3; needs no file to write",
+    )
 
     pool = commands.add_parser(
         "estimate",
@@ -188,7 +201,9 @@ def _parser() -> Parser:
     )
     pool.add_argument("file", nargs="+", help="files, folders, or a glob in quotes")
     pool.add_argument("--target", required=True, metavar="COLUMN", help="column of labels, empty in the other rows")
-    _add_pool(pool)
+    _add_pool(pool, required=False)
+    for role in ("group", "cluster", "weight", "frequency"):  # which labels of a pool refuse with the reason
+        pool.add_argument(f"--{role}", help=argparse.SUPPRESS)
     pool.add_argument(
         "--plan",
         type=plan_in,
@@ -290,9 +305,9 @@ def _add_output(command: argparse.ArgumentParser, what: str) -> None:
         form.add_argument(f"--{name}", action="store_const", const=name, dest="form", help=f"print {text}")
 
 
-def _add_pool(command: argparse.ArgumentParser) -> None:
-    """Add the predictions of a pool, and how they are read."""
-    chosen = command.add_mutually_exclusive_group(required=True)
+def _add_pool(command: argparse.ArgumentParser, required: bool = True) -> None:
+    """Add the predictions of a pool, which those of ``--drawn-out`` lack, and how they are read."""
+    chosen = command.add_mutually_exclusive_group(required=required)
     chosen.add_argument("--preds", metavar="COLUMN", help="column of predicted classes")
     chosen.add_argument("--scores", metavar="COLUMN", help="column of scores of the positive class; needs --threshold")
     command.add_argument(

@@ -12,14 +12,15 @@ import numpy as np
 
 from imbtorch.deciding import points
 from imbtorch.deciding.points import OperatingPoint
-from imbtorch.predictions.labels import opened_pool
+from imbtorch.predictions import estimates
+from imbtorch.predictions.estimates import Estimate
 from imbtorch.predictions.paths import check_twice
 from imbtorch.reports.opened import checked_contents, open_report, read_file, result_of
 from imbtorch.reports.result import ReportResult
 
 
-def open_result(path: str | PathLike[str]) -> ReportResult | OperatingPoint:
-    """Open the result of a report, or an operating point of a sweep, that ``to_json(path)`` wrote.
+def open_result(path: str | PathLike[str]) -> ReportResult | Estimate | OperatingPoint:
+    """Open the result of a report, an estimate, or an operating point of a sweep, that ``to_json(path)`` wrote.
 
     No code of the file runs. A report is built with the settings of the file, and its values, intervals and table are
     computed from the counts of the file. Values that counts cannot give, such as areas under curves and those of your
@@ -44,10 +45,10 @@ def open_result(path: str | PathLike[str]) -> ReportResult | OperatingPoint:
     (tensor(0.6667), True)
     """
     data = read_file(path)
+    if data["format"] == estimates.FORMAT or "pool" in data:
+        return estimates.opened_estimate(path, data)
     if data["format"] != points.FORMAT:
-        result = open_report(path, data)
-        with checked_contents(path, data, data["format"], data["schema"]):
-            return opened_pool(result, data["pool"]) if "pool" in data else result
+        return open_report(path, data)
     with checked_contents(path, data, points.FORMAT, points.SCHEMA):
         return points.point_of(data)
 
@@ -79,9 +80,9 @@ def merge_results(*paths: str | PathLike[str]) -> ReportResult:
     check_twice([os.fspath(path) for path in paths])
     files = [read_file(path) for path in paths]
     for path, data in zip(paths, files, strict=True):
+        if data["format"] == estimates.FORMAT or "pool" in data:
+            raise ValueError(f"{path}: {estimates.NO_COUNTS}")
         open_report(path, data)
-        if "pool" in data:
-            raise ValueError(f"{path} holds labels of a pool; label a plan of the whole pool in place of its parts")
     parts, equal = _parts(paths, files)
     settings = [each["settings"] | {"class_names": each["class_names"]} for each in files]
     for path, own in zip(paths, settings, strict=True):

@@ -31,23 +31,14 @@ from imbtorch.deciding.sweep_settings import Also, SweepSettings
 from imbtorch.intervals.intervals import check_level
 from imbtorch.measures.named import Measured
 from imbtorch.predictions.compare import Pairing, paired
+from imbtorch.predictions.estimates import Estimate, Of, estimate_of
 from imbtorch.predictions.label_bounds import Aim
-from imbtorch.predictions.labels import (
-    UNFIT,
-    LabelPlan,
-    Of,
-    Read,
-    open_plan,
-    planned,
-    pool_of,
-    read_pool,
-    result_of_pool,
-)
+from imbtorch.predictions.labels import DRAWN, POSITION, UNFIT, LabelPlan, Pool, Read, open_plan, planned, pool_of
 from imbtorch.predictions.parts import Part, count_
 from imbtorch.predictions.report import check_order, counted, opened, reading
 from imbtorch.predictions.samples import Given, Samples, from_arrays, from_source, samples_of
 from imbtorch.predictions.scores import BinnedScores, sizes_of
-from imbtorch.predictions.sources import ORDER, Source
+from imbtorch.predictions.sources import Source
 from imbtorch.reports.result import ReportResult
 from imbtorch.suggestions import did_you_mean
 
@@ -165,10 +156,11 @@ class Predictions:
             stamp = found.st_size, found.st_mtime_ns
             if self._stamps.setdefault(path, stamp) != stamp:
                 raise ValueError(f"{path} changed since it was read; make new Predictions of it")
-        if ORDER in source.names and not drawn:
+        found_marks = [] if drawn else [each for each in DRAWN if each in source.names]
+        if found_marks:
             raise ValueError(
-                f"the source has a column {ORDER!r}: a plan drew these labels, and without it they are biased; "
-                "estimate takes them by plan=, or leave the column out"
+                f"the source has a column {found_marks[0]!r}: a plan drew these labels, and without it they are "
+                "biased; estimate takes them by plan=, or leave the column out"
             )
         return source
 
@@ -176,7 +168,7 @@ class Predictions:
         """Return the columns of some predictions by their roles; only a pool has labels that a plan drew."""
         if self._source is None:
             return from_arrays(argument, predicted, target, more)
-        source = self._open([target, predicted, *more.values(), *[ORDER] * drawn], None, drawn)
+        source = self._open([target, predicted, *more.values(), *DRAWN * drawn], None, drawn)
         return from_source(source, argument, predicted, target, more)
 
     def _samples(self, argument: str, predicted: Any, logits: bool, roles: Sequence[str] = ROLES[1:]) -> Samples:
@@ -240,8 +232,11 @@ class Predictions:
         logits: bool = False,
         aim: Aim = "f1",
         seed: int = 0,
+        id: Any = None,
     ) -> LabelPlan:
         """Draw the rows of a pool of two classes to label, at random within each predicted class.
+
+        Plans nest: one of more labels, with the same seed and aim, holds the rows of this one.
 
         Args:
             preds: predicted classes.
@@ -250,8 +245,10 @@ class Predictions:
             threshold: score strictly above which 1 is predicted, or an operating point.
             logits: whether scores are logits.
             aim: ``"f1"``, also for MCC and IAM, which labels a third of all among the rows predicted positive;
-                ``"recall"`` labels a tenth, ``"precision"`` as many as possible.
+                ``"recall"`` labels a tenth, which pays for a recall below .8, ``"precision"`` as many as possible.
             seed: seed of the draw.
+            id: column that tells rows apart, which the plan then holds in place of positions; relations of DuckDB and
+                lazy frames need it, whose rows have no order.
 
         Returns:
             :class:`imbtorch.statistics.LabelPlan`: ``plan.rows`` are the positions to read; ``plan.save(path)``.
@@ -262,8 +259,7 @@ class Predictions:
         (300, 100)
         """
         argument, predicted, at = _one_of(preds, scores, threshold, logits)
-        read = self._pool(argument, predicted, None, at, logits)
-        return planned(read, labels, aim, seed, at)
+        return planned(self._pool(argument, predicted, at, logits, id=id), labels, aim, seed, at)
 
     def estimate(
         self,
@@ -277,13 +273,16 @@ class Predictions:
         of: Of = "pool",
         unclear: Any = None,
         level: float = 0.95,
-    ) -> ReportResult:
+        id: Any = None,
+    ) -> Estimate:
         """Estimate the values of a pool of two classes from labels that a plan drew, with exact intervals.
 
-        Only some rows are labelled, at random within each predicted class; targets of the other rows are missing.
+        Only some rows are labelled, at random within each predicted class; targets of the other rows are missing. The
+        source is the whole pool as the plan saw it, or rows that ``imbtorch label`` wrote, which hold the plan's id.
 
         Args:
-            preds: predicted classes, as for :meth:`label_plan`, like all arguments up to ``logits``.
+            preds: predicted classes, as for :meth:`label_plan`, like all arguments up to ``logits``. The drawn rows
+                alone need neither these nor scores if they have the column ``label_row``, or ids.
             scores: scores of the positive class in place of predicted classes.
             threshold: score strictly above which 1 is predicted, or an operating point.
             logits: whether scores are logits.
@@ -293,9 +292,10 @@ class Predictions:
             of: ``"pool"``, or ``"population"`` for new rows of the same source.
             unclear: value or list of values of labels that nobody can decide; bounds take either class.
             level: least coverage of the intervals, in (0, 1).
+            id: column of the ids that the plan holds.
 
         Returns:
-            :class:`imbtorch.ReportResult` of expected counts: print its ``table()``.
+            :class:`imbtorch.statistics.Estimate`: print its ``table()``.
 
         Raises:
             ValueError: for labels that are not those of the plan, and as :meth:`report`.
@@ -304,24 +304,31 @@ class Predictions:
         >>> data.estimate("pred", plan={0: 90, 1: 10})["precision"]
         tensor(1.)
         """
-        argument, predicted, at = _one_of(preds, scores, threshold, logits)
         check_choice("of", of, get_args(Of))
         check_level(level)
         sizes = plan if isinstance(plan, Mapping) else None
         opened = plan if isinstance(plan, (Mapping, LabelPlan)) else open_plan(plan)
         drawn = opened if isinstance(opened, LabelPlan) else None
-        read = self._pool(argument, predicted, self._target, at, logits, unclear, drawn)
-        return result_of_pool(*pool_of(read, drawn, sizes, level), of, read.names, measures)
+        joined = drawn is not None and self._source is not None and (not drawn.by_id or id is not None)
+        if preds is None and scores is None and drawn is not None and joined:
+            argument, predicted, at, id = (
+                ("id", id, threshold, None) if drawn.by_id else (POSITION, POSITION, threshold, id)
+            )
+        else:
+            argument, predicted, at = _one_of(preds, scores, threshold, logits)
+        read = self._pool(argument, predicted, at, logits, self._target, unclear, drawn, id)
+        return estimate_of(*pool_of(read, drawn, sizes, level), of, read.names, measures)
 
     def _pool(
         self,
         argument: str,
         predicted: Any,
-        target: Any,
         threshold: Any,
         logits: bool,
+        target: Any = None,
         unclear: Any = None,
         plan: LabelPlan | None = None,
+        id: Any = None,
     ) -> Read:
         """Read the rows of a pool; before rows are labelled, it has no target."""
         wrong = [f"{name}=: {why}" for name, why in UNFIT.items() if name in self._more]
@@ -330,19 +337,19 @@ class Predictions:
         wrong += ["no_answer=: predict a class for each row"] * (self._rules.no_answer != ())
         if wrong:
             raise ValueError(f"labels of a pool take no {wrong[0]}")
-        if argument == "preds" and (logits or threshold is not None):
+        if argument != "scores" and (logits or threshold is not None):
             raise ValueError(f"{'logits' if logits else 'threshold'} needs scores, but preds are classes; pass scores=")
         if argument == "scores":
             if threshold is None:
                 raise ValueError("scores of a pool need threshold=, the one that was fixed before rows were drawn")
             checked_threshold("binary", threshold)
-        if plan is not None and threshold != plan.threshold:
+        if plan is not None and threshold != plan.threshold and argument in ("preds", "scores"):
             raise ValueError(f"threshold must be that of the plan, {plan.threshold}, got {threshold}")
-        given = self._given(argument, predicted, target, {}, drawn=True)
+        given = self._given(argument, predicted, target, {} if id is None else {"id": id}, drawn=True)
         if given.labels or list(given.preds) != [""] or self._rules.task not in (None, "binary"):
             raise ValueError("labels within predicted classes are of two classes, by one column of predictions")
         with reading(given.source):
-            return read_pool(given, self._rules, threshold, logits, unclear, plan)
+            return Pool(given, self._rules, threshold, logits, plan).read(unclear)
 
     def thresholds(
         self,

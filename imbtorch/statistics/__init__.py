@@ -15,6 +15,7 @@ from imbtorch.deciding.points import OperatingPoint
 from imbtorch.deciding.ties import undominated
 from imbtorch.intervals.baselines import beats_baseline, skill, trivial
 from imbtorch.intervals.intervals import Interval, bootstrap, posterior
+from imbtorch.predictions.estimates import Estimate
 from imbtorch.predictions.labels import LabelPlan
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Calibration",
     "ChosenEpoch",
     "Comparison",
+    "Estimate",
     "Interval",
     "LabelPlan",
     "OperatingPoint",

@@ -18,6 +18,8 @@ from rooms import Counting, label_bounds, resolved
 from scipy import stats
 from scripts import scripts_of
 
+import imbtorch
+
 POOLS = ["fair", "nursery", "sylva", "satimage", "phoneme"]
 FOLDER = Path(__file__).parents[2] / "examples" / "labels"
 
@@ -249,18 +251,23 @@ def cells_of(text):
 def test_the_page_says_what_the_files_say():
     page = (FOLDER / "README.md").read_text(encoding="utf-8")
     text = " ".join(page.split())
-    assert len(page.split()) <= 700
+    assert len(page.split()) <= 1150
     assert "(results.md)" in page  # the first study
-    expected, shown = cells_of(report.compared(report.useful_tables())), cells_of(page)
+    expected, shown = cells_of(report.compared(report.useful_tables())), cells_of(page.split("## When")[0])
     assert shown.keys() == expected.keys()
-    for name, (uniform, plan, gain, _, _, _, posterior, exact) in expected.items():
-        assert shown[name] == [uniform, plan, gain, posterior, exact], name
+    for name, (uniform, plan, gain, some_positive, _, _, posterior, exact) in expected.items():
+        assert shown[name] == [uniform, plan, gain, some_positive, posterior, exact], name
     some, rows = report.useful_tables(), rows_of("results_2.csv")
     worse = {name: sum(report.clearly_worse(row, name) for row in some) for name in run.MEASURES}
     assert worse["f1"] == worse["mcc"] == worse["precision"] == 0
     assert f"in no table, IAM in {worse['iam']}." in text
     assert f"recall in {worse['recall']} and balanced accuracy in {worse['balanced_accuracy']} tables" in text
     assert min(report.gain(row, "balanced_accuracy") for row in some) < 1
+    others = [row for row in rows if row["kind"] == "grid" and row not in some]
+    others = len(others), {name: sum(report.clearly_worse(row, name) for row in others) for name in run.MEASURES}
+    assert f"The other {others[0]:,} tables**" in text
+    numbers = [others[1][name] for name in ("f1", "mcc", "iam", "recall", "balanced_accuracy")]
+    assert "F1 in {}, MCC in {}, IAM in {}, recall in {} and balanced accuracy in {}.".format(*numbers) in text
     kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in ("grid", "corner")}
     least = {kind: min(float(row[f"{m}_coverage"]) for row in own for m in run.MEASURES) for kind, own in kinds.items()}
     grid, corner = (f"{least[kind]:.4f}".removeprefix("0") for kind in ("grid", "corner"))
@@ -272,6 +279,62 @@ def test_the_page_says_what_the_files_say():
     assert float(by_share["30.0%"][1]) < 1.2
     for name, gain in report.fresh_gains().items():
         assert re.search(rf"{gain:.1f} (times )?\({name}\)", text), name
+
+
+def test_the_page_says_when_a_plan_does_not_pay():
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    text, shown = " ".join(page.split()), cells_of(page.split("## When it does not pay")[1])
+    plan = imbtorch.Predictions({"pred": [0] * 99_800 + [1] * 200}, target="label").label_plan("pred", labels=400)
+    row = plan.expected(precision=0.6, recall=0.6)["labels"]["400"]  # 120 of 200 frauds
+    value, low, high = (f"{each:.3f}".removeprefix("0") for each in (row["f1"], row["f1"].low, row["f1"].high))
+    assert f"400 labels bound an F1 of {value} by {low} and {high} in the mean" in text
+    assert f"in {100 * row['no miss found']:.0f}% of labellings no missed fraud" in text
+    steps, gains = [0, 0.001, 0.003, 0.01, 0.03, 0.1, 1], {}
+    for each in rows_of("results_2.csv"):
+        pool, predicted, hits, missed, labels = (int(each[name]) for name in run.KEY[1:6])
+        if each["kind"] == "grid" and labels >= 200:
+            step = np.searchsorted(steps, (hits + missed) / pool)
+            precision = np.searchsorted([0.3, 0.6], hits / predicted, side="right")
+            error = float(each["f1_by_plan"]), float(each["f1_uniform"] or "nan")
+            gain = (error[1] / error[0]) ** 2 if error[0] > 1e-12 else np.inf
+            gains.setdefault((step, precision), []).append(gain)
+    for step, cells in enumerate(shown.values(), 1):
+        medians = [np.median(gains[step, precision]) for precision in range(3)]
+        for cell, median in zip(cells, medians, strict=True):
+            assert float(cell.replace("infinite", "inf").replace(",", "")) == pytest.approx(median, rel=0.06)
+    assert len(shown) == 6
+
+
+def errors_of(row, aim):
+    """Root mean squared errors of recall and F1 by plan, enumerated, and the true recall."""
+    pool, predicted, hits, missed, labels = (int(row[name]) for name in run.KEY[1:6])
+    numbers, chances = [], []
+    sizes = label_bounds.plan_sizes(pool - predicted, predicted, labels, aim)
+    for rows, positives, size in zip((pool - predicted, predicted), (missed, hits), sizes, strict=True):
+        found = np.arange(max(0, size - rows + positives), min(size, positives) + 1)
+        chance = stats.hypergeom.pmf(found, rows, positives, size)
+        numbers.append(found[chance > 1e-12] * rows / size)
+        chances.append(chance[chance > 1e-12])
+    k0, k1 = np.meshgrid(*numbers, indexing="ij")
+    recall = np.divide(k1, k0 + k1, out=np.zeros_like(k1), where=k0 + k1 > 0)
+    of_f1, true = 2 * k1 / (predicted + k0 + k1), hits / (hits + missed)
+    both = ((recall, true), (of_f1, 2 * hits / (predicted + hits + missed)))
+    return [*(float(np.sqrt((np.outer(*chances) * (each - value) ** 2).sum())) for each, value in both), true]
+
+
+@pytest.mark.slow
+def test_the_page_says_where_the_aim_recall_pays():
+    text = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split())
+    some = report.useful_tables()
+    (plain, _, true), (aimed, f1, _) = (np.array([errors_of(row, aim) for row in some]).T for aim in ("f1", "recall"))
+    np.testing.assert_allclose(plain, [float(row["recall_by_plan"]) for row in some], atol=1e-4)
+    better, worse = ((a > 1.1 * b) & (a > b + 0.005) for a, b in ((plain, aimed), (aimed, plain)))
+    low = true < 0.8
+    assert f"smaller in {better[low].sum()} of {low.sum()} tables and clearly larger in {worse[low].sum()}" in text
+    assert f"in {better[~low].sum()} and {worse[~low].sum()} of {(~low).sum()}. The gain" in text
+    uniform = np.array([float(row["f1_uniform"]) for row in some])
+    gain = np.median(np.divide(uniform, f1, out=np.full(len(f1), np.inf), where=f1 > 1e-12) ** 2)
+    assert f"The gain of F1 falls to {gain:.2f}" in text
 
 
 @pytest.mark.slow

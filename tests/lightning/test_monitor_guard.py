@@ -769,6 +769,7 @@ def test_an_explicit_guard_beside_the_registered_one_says_nothing_twice():
 def test_the_guard_does_without_what_lightning_keeps_to_itself(results):
     trainer = types.SimpleNamespace(
         callbacks=[Watcher("val_iam")],
+        checkpoint_callbacks=[],
         lr_scheduler_configs=[],
         sanity_checking=False,
         state=types.SimpleNamespace(fn="fit"),
