@@ -248,10 +248,9 @@ def paired_compare(
     If both models err on the same samples, their difference is less uncertain than either value. Means of recalls over
     classes, such as balanced accuracy, have bounds without draws (Fay and Feuer's). For other measures the prior has
     half a sample of each class that only a predicts right, and half a sample that only b does, so equal predictions do
-    not imply equal models. The page "Intervals" describes how bounds are widened. In simulations the interval
-    covered the true difference in 0.92 to 1.0 of sets, and a model that is worse by exactly a margin passed a gate in 0
-    to 0.06 of them. Decide by the interval: for models that hardly differ the probability is too high (0.74 to 0.81
-    said, 0.59 to 0.77 true).
+    not imply equal models (page "Intervals"). In simulations the interval covered the true difference in 0.92 to 1.0
+    of sets, and a model that is worse by exactly a margin passed a gate in 0 to 0.06 of them. Decide by the interval:
+    for models that hardly differ the probability is too high (0.74 to 0.81 said, 0.59 to 0.77 true).
 
     **Clusters.** Samples that resemble each other, such as the visits of a patient, need ``cluster=ids``: they then
     count as many samples as their clusters are worth. In simulations of 10 to 100 clusters the interval covered 0.95 to

@@ -122,6 +122,9 @@ def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Te
         ValueError: for a beta that is negative or not finite.
 
     Source: Mortaz (2020), eq. 6; Liu et al. (2007), eq. 6.
+
+    >>> f_score(torch.tensor([[8, 2], [1, 1]]), average="binary")
+    tensor(0.4000, dtype=torch.float64)
     """
     tp, actual, predicted = margins(counts)
     if not (beta >= 0 and math.isfinite(beta)):
@@ -146,8 +149,6 @@ def fowlkes_mallows(counts: Counts, average: Average = "macro") -> Tensor:
 
     Source: Fowlkes and Mallows (1983); "geometric mean of precision and recall" in Liu et al. (2007), Table 2.
 
-    >>> f_score(torch.tensor([[8, 2], [1, 1]]), average="binary")
-    tensor(0.4000, dtype=torch.float64)
     >>> fowlkes_mallows(torch.tensor([[8, 2], [1, 1]]), average="binary")
     tensor(0.4082, dtype=torch.float64)
     """
@@ -179,6 +180,9 @@ def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
         without ``labels``, and counts ``zero_division`` with ``labels``; PyCM has neither a value nor a mean.
 
     Source: Jaccard (1901); Everingham et al. (2010), The Pascal visual object classes challenge, for segmentation.
+
+    >>> jaccard(torch.tensor([[8, 2], [1, 1]]), average="binary")
+    tensor(0.2500, dtype=torch.float64)
     """
     tp, actual, predicted = margins(counts)
     return restore(averaged((tp, actual + predicted - tp), actual, predicted, average), counts)
@@ -201,8 +205,6 @@ def negative_predictive_value(counts: Counts, average: Average = "macro") -> Ten
     Source: Altman and Bland (1994), Diagnostic tests 2: predictive values; several classes are read one against the
     rest.
 
-    >>> jaccard(torch.tensor([[8, 2], [1, 1]]), average="binary")
-    tensor(0.2500, dtype=torch.float64)
     >>> negative_predictive_value(torch.tensor([[8, 2], [1, 1]]), average="binary")
     tensor(0.8889, dtype=torch.float64)
     """

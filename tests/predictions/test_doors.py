@@ -312,7 +312,9 @@ def comparison_with_new(case, given):
 
 
 def plan(case, given):
-    return list(case.data().label_plan(labels=6, **given(case)).pool)
+    ordered = not isinstance(case.source, (polars.LazyFrame, duckdb.DuckDBPyRelation))
+    ids = {} if ordered else {"id": case.take("id")}  # in place of positions
+    return list(case.data().label_plan(labels=6, **given(case), **ids).pool)
 
 
 def estimate(case, given):
