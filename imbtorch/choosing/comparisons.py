@@ -211,9 +211,8 @@ def compare_groups(
     rows = {row.of: row for row in result.rows if row.kind == "group" and row.measure == name and not row.bound}
     for group in names:
         if group not in rows:
-            raise ValueError(
-                f"the result has no {name!r} of a group {group!r}; it has those of {first_names(list(rows))}"
-            )
+            held = f"it has those of {first_names(list(rows))}" if rows else "name the groups of samples by group="
+            raise ValueError(f"the result has no {name!r} of a group {group!r}; {held}")
     first, second = (result.interval(rows[group].name, level=level, generator=generator) for group in names)
     difference = first.estimate - second.estimate
     below = ((first.estimate - first.low) ** 2 + (second.high - second.estimate) ** 2).sqrt()

@@ -14,6 +14,7 @@ from torch import Tensor
 from imbtorch.choosing.comparisons import Comparison, compare_outcomes, paired_compare
 from imbtorch.choosing.looks import LooksFile, at_look, digest, level_to_draw, quantile_of_look
 from imbtorch.choosing.outcomes import JointOutcomes
+from imbtorch.counting.arguments import real_number
 from imbtorch.counting.tasks import Counting
 from imbtorch.intervals.draws import normal_quantile
 from imbtorch.intervals.intervals import Interval, check_draws
@@ -166,6 +167,8 @@ class Gate:
 
     def __post_init__(self) -> None:
         """Resolve the measure, and check the margin by its range."""
+        if not 0 <= real_number("margin", self.margin) < math.inf:
+            raise ValueError(f"margin must be a loss of 0 or more, such as .01, got {self.margin!r}")
         low, high = (0, 1) if isinstance(self.measure, str) else self.measure.traits.value_range
         if low is not None and high is not None and self.margin >= (high - low) / 2:
             raise ValueError(

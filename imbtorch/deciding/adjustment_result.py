@@ -170,12 +170,12 @@ class LogitAdjustmentResult(Result):
     """
 
     _buckets: Margins
-    _settings: AdjustmentSettings
+    _tau_settings: AdjustmentSettings
     _index: int
     _feasible: bool
 
     @property
-    def _counted(self) -> Margins:
+    def _all_counts(self) -> Margins:
         return over_buckets(self._buckets)
 
     @property
@@ -184,7 +184,7 @@ class LogitAdjustmentResult(Result):
 
     @cached_property
     def _adjustments(self) -> Adjustments:
-        return Adjustments(self._settings.taus, self._buckets)
+        return Adjustments(self._tau_settings.taus, self._buckets)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle."""
@@ -193,27 +193,27 @@ class LogitAdjustmentResult(Result):
     @property
     def tau(self) -> float:
         """Chosen multiple of the log class shares."""
-        return self._settings.taus[self._index]
+        return self._tau_settings.taus[self._index]
 
     @property
     def logits(self) -> bool:
         """True if the scores were logits."""
-        return self._settings.counting.logits
+        return self._tau_settings.counting.logits
 
     @property
     def prior(self) -> Tensor:
         """Class shares of training, float64 ``[K]``."""
-        return self._settings.prior.clone()
+        return self._tau_settings.prior.clone()
 
     @property
     def taus(self) -> Tensor:
         """Multiples that were counted, float64 ``[T]``."""
-        return torch.tensor(self._settings.taus, dtype=torch.float64)
+        return torch.tensor(self._tau_settings.taus, dtype=torch.float64)
 
     @property
     def rule(self) -> LogitAdjustment:
         """Module with the prior and the chosen tau, for metrics and for deployment."""
-        return LogitAdjustment(self._settings.prior, self.tau, logits=self.logits)
+        return LogitAdjustment(self._tau_settings.prior, self.tau, logits=self.logits)
 
     def curve(self, name: str | None = None) -> tuple[Tensor, Tensor]:
         """Return the taus and a measure at each of them, both float64 ``[T]``.
@@ -225,7 +225,7 @@ class LogitAdjustmentResult(Result):
         Raises:
             ValueError: for an unknown name, and measures that need the matrix.
         """
-        measure = self._settings.measure if name is None else self._settings.named(name, "name")
+        measure = self._tau_settings.measure if name is None else self._tau_settings.named(name, "name")
         return self.taus, evaluated(measure, self._adjustments.total)
 
     def best(self, *, measure: Measured | None = None, at_least: Mapping[str, float] | None = None) -> AdjustmentPoint:
@@ -250,7 +250,7 @@ class LogitAdjustmentResult(Result):
                 measures without a direction and measures that need the matrix.
             TypeError: for something that is not a measure, and for constraints that are no mapping.
         """
-        settings = self._settings
+        settings = self._tau_settings
         self._check_counted()
         limits = {**settings.limits, **settings.checked_limits(at_least)} if at_least != {} else {}
         swept = settings.measure
@@ -263,7 +263,7 @@ class LogitAdjustmentResult(Result):
 
     def _check_counted(self) -> None:
         """Raise if there are no samples to choose from."""
-        if not bool(self._counted.actual.any()):
+        if not bool(self._all_counts.actual.any()):
             raise ValueError("no sample was counted, so there is no tau to choose; call update and compute before")
 
     def _point(self, measure: AveragedMeasure, index: int, limits: Limits) -> AdjustmentPoint:
@@ -274,7 +274,7 @@ class LogitAdjustmentResult(Result):
         if _worse(measure, values[index], values[adjustments.plain]):
             gain = adjustments.gain(maximised(measure), limits, index, 0.95, torch.Generator().manual_seed(0))
         return AdjustmentPoint(
-            self._settings.taus[index],
+            self._tau_settings.taus[index],
             self.prior,
             values[index].item(),
             values[adjustments.plain].item(),
@@ -302,7 +302,7 @@ class LogitAdjustmentResult(Result):
         check_level(level)
         check_generator(generator)
         self._check_counted()
-        objective, limits = maximised(self._settings.measure), self._settings.limits
+        objective, limits = maximised(self._tau_settings.measure), self._tau_settings.limits
         if not self._feasible:
             self._adjustments.chosen(objective, limits)  # raises with what is reachable
         generator = generator or torch.Generator().manual_seed(0)  # table and interval agree
@@ -311,25 +311,25 @@ class LogitAdjustmentResult(Result):
 
     def _held_text(self) -> str:
         """Return the limited measures on held-out samples as text; empty without limits."""
-        if not self._settings.limits:
+        if not self._tau_settings.limits:
             return ""
-        counts = self._adjustments.held_out(maximised(self._settings.measure), self._settings.limits)
-        return held_text(self._settings.limits, counts)
+        counts = self._adjustments.held_out(maximised(self._tau_settings.measure), self._tau_settings.limits)
+        return held_text(self._tau_settings.limits, counts)
 
     def _gain_text(self) -> str:
         """Return a sentence about the gain."""
         if not self._feasible:
             return "No tau keeps the floors."
         if self.tau == 0:
-            return f"The chosen tau is 0: no adjustment improves {self._settings.name} steadily."
+            return f"The chosen tau is 0: no adjustment improves {self._tau_settings.name} steadily."
         found = self.gain()
         low, high = float(found.low), float(found.high)
-        shown = f"{self._settings.name} {float(found.estimate):+.3f} [{low:+.3f}, {high:+.3f}] (95% {found.method})"
+        shown = f"{self._tau_settings.name} {float(found.estimate):+.3f} [{low:+.3f}, {high:+.3f}] (95% {found.method})"
         shown = f"Gain over the plain rule, corrected for the choice: {shown}"
         shown += ": not shown by these samples" * (not low > 0)
         values = self.curve()[1]
-        if not self._settings.limits and _worse(
-            self._settings.measure, values[self._index], values[self._adjustments.plain]
+        if not self._tau_settings.limits and _worse(
+            self._tau_settings.measure, values[self._index], values[self._adjustments.plain]
         ):
             shown += "; its value above is worse than the plain one, because tau is a mean over resamples"
         held = self._held_text()
@@ -340,7 +340,7 @@ class LogitAdjustmentResult(Result):
 
         ``table["value"]["recall/few"]["plain"]`` is one of them. The last line is :meth:`gain` with its interval.
         """
-        adjustments, settings = self._adjustments, self._settings
+        adjustments, settings = self._adjustments, self._tau_settings
         chosen = f"tau = {self.tau:g}" if self._feasible else ""
         columns = {"plain": adjustments.plain}
         columns |= {"tau = 1": settings.taus.index(1.0)} if 1.0 in settings.taus else {}
@@ -365,7 +365,7 @@ class LogitAdjustmentResult(Result):
         """
         from imbtorch.plots.adjustments import plot_adjustments
 
-        settings = self._settings
+        settings = self._tau_settings
         names = dict.fromkeys((settings.name, *DRAWN, *(f"recall/{name}" for name in settings.groups)))
         lines = {name: self.curve(name)[1] for name in names}
         return plot_adjustments(self.taus, lines, ax, chosen=self.tau)

@@ -182,13 +182,13 @@ OF_THRESHOLDS: tuple[Finder, ...] = (
 
 
 def _unseen_classes(result: LogitAdjustmentResult) -> str:
-    settings, actual = result._settings, result._buckets.actual.sum((0, 1))
+    settings, actual = result._tau_settings, result._buckets.actual.sum((0, 1))
     return describe_unseen(settings.counting, settings.class_names, actual, None)
 
 
 def _another_order(result: LogitAdjustmentResult) -> str:
     """Describe a prior that fits the classes of the samples in another order than that of the classes."""
-    prior, actual = result._settings.prior, result._buckets.actual.sum((0, 1))
+    prior, actual = result._tau_settings.prior, result._buckets.actual.sum((0, 1))
     if not bool(actual.any()):
         return ""
     shares = actual.double() / actual.sum()
@@ -198,7 +198,7 @@ def _another_order(result: LogitAdjustmentResult) -> str:
     )
     if apart <= APART or sorted_apart >= ALIKE:
         return ""
-    largest = [result._settings.class_names[int(each.argmax())] for each in (prior, shares)]
+    largest = [result._tau_settings.class_names[int(each.argmax())] for each in (prior, shares)]
     return (
         "prior fits the samples in another order of the classes only: its largest number is that of class "
         f"{largest[0]!r}, and most samples are of class {largest[1]!r}; pass prior in the order of the classes, such "
@@ -211,7 +211,7 @@ def _without_tau(result: LogitAdjustmentResult) -> str:
     if result._feasible or not bool(result._buckets.actual.any()):
         return ""
     try:
-        result._adjustments.chosen(maximised(result._settings.measure), result._settings.limits)
+        result._adjustments.chosen(maximised(result._tau_settings.measure), result._tau_settings.limits)
     except InfeasibleError as error:
         return f"{error}; the worst possible value, {result['value'].item():g}, is reported"
     return ""
@@ -219,7 +219,7 @@ def _without_tau(result: LogitAdjustmentResult) -> str:
 
 def _at_an_end(result: LogitAdjustmentResult) -> str:
     """Describe a chosen tau behind which a better one may lie."""
-    taus = result._settings.taus
+    taus = result._tau_settings.taus
     if result.tau == 0 or result.tau not in (taus[0], taus[-1]):
         return ""
     return (

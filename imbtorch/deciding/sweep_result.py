@@ -83,7 +83,7 @@ class SweepResult(Result):
     _hidden: Hidden = NOTHING
 
     @property
-    def _counted(self) -> Tensor:
+    def _all_counts(self) -> Tensor:
         return self._histogram
 
     @property

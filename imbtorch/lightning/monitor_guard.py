@@ -64,7 +64,7 @@ class _Guard:
         self._before: dict[str, int] = {}  # path of a metric -> its updates when fit, validate or test began
         self._held: dict[str, int] = {}  # path of a metric -> its updates when this epoch or evaluation began
         self._updated: dict[str, str] = {}  # path of a metric -> stage whose first batch updated it last
-        self._counted: set[str] = set()  # paths of the metrics that its first batch updated
+        self._all_counts: set[str] = set()  # paths of the metrics that its first batch updated
         self._compared_names = False
         self._logged_as: dict[str, str | None] = {}  # logged name -> path of the metric that a fit logged first
         self._courses: dict[str, Course] = {}  # monitored name -> its validations in a fit
@@ -118,7 +118,7 @@ class _Guard:
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Let Lightning's warnings through again, once the loaders are made; check processes if nothing is trained."""
         self._stop_ignoring()
-        self._counted = set()
+        self._all_counts = set()
         self._note_best(trainer)
         if not is_fitting(trainer):
             self._check_processes(trainer, pl_module)
@@ -247,7 +247,7 @@ class _Guard:
             if updates <= before:
                 continue
             other, self._updated[path] = self._updated.get(path, stage), stage
-            self._counted.add(path)
+            self._all_counts.add(path)
             if before and other != stage:
                 self._warn(
                     trainer,
@@ -322,7 +322,7 @@ class _Guard:
                     self._check_names(trainer, pl_module)
         elif self._is_first(trainer):
             self._warn_of_shared_metrics(trainer, dict(_logged_metrics(trainer)))
-        read = any(metric.last_updates for path, metric in _metrics(pl_module) if path in self._counted)
+        read = any(metric.last_updates for path, metric in _metrics(pl_module) if path in self._all_counts)
         if self._replaces_lightnings_warning or (is_fitting(trainer) and (read or any(_logged_metrics(trainer)))):
             self._warn_of_repeated_samples(trainer, "validation", trainer.val_dataloaders)
 
@@ -460,7 +460,7 @@ class _Guard:
         """Raise if a metric that this evaluation updated was reset after it was logged, before it was computed."""
         counters = {id(_counter_of(value)): name for name, value in _logged_metrics(trainer)}
         for path, metric in _metrics(module):
-            if id(metric) in counters and path in self._counted and metric.last_updates == 0:
+            if id(metric) in counters and path in self._all_counts and metric.last_updates == 0:
                 raise ValueError(
                     f"self.{path} was reset after it was logged and before Lightning computed it, so that "
                     f"{counters[id(metric)]!r} is a value of no samples. Leave out self.{path}.reset(); Lightning "

@@ -83,14 +83,16 @@ class LogitAdjustmentSweep(DecidingSweep):
     {'tau': tensor(0.3750), 'value': tensor(1.)}
     """
 
-    prior = Setting[Tensor](lambda sweep: sweep._settings.prior.clone(), "Class shares of training, float64 ``[K]``.")
-    taus = Setting[tuple[float, ...]]("_settings.taus", "Multiples that are tried, sorted.")
-    class_names = Setting[tuple[str, ...]]("_settings.class_names", "Names of the classes.")
+    prior = Setting[Tensor](
+        lambda sweep: sweep._tau_settings.prior.clone(), "Class shares of training, float64 ``[K]``."
+    )
+    taus = Setting[tuple[float, ...]]("_tau_settings.taus", "Multiples that are tried, sorted.")
+    class_names = Setting[tuple[str, ...]]("_tau_settings.class_names", "Names of the classes.")
     class_groups = Setting[dict[str, tuple[int, ...]]](
-        lambda sweep: dict(sweep._settings.groups), "Indices of the classes of each class group."
+        lambda sweep: dict(sweep._tau_settings.groups), "Indices of the classes of each class group."
     )
     at_least = Setting[dict[str, float]](
-        lambda sweep: {name: limit.bound for name, limit in sweep._settings.limits.items()},
+        lambda sweep: {name: limit.bound for name, limit in sweep._tau_settings.limits.items()},
         "Constraints under which tau is chosen, as name of a value -> least value.",
     )
 
@@ -116,8 +118,8 @@ class LogitAdjustmentSweep(DecidingSweep):
             higher_is_better=higher_is_better, logits=logits, ignore_index=ignore_index,
         )  # fmt: skip
         super().__init__(settings.counting, on_invalid, settings.counter(), **kwargs)
-        self._settings, self._prevalence = settings, None
-        self._name(self._settings.rows, prefix, postfix)
+        self._tau_settings, self._prevalence = settings, None
+        self._name(self._tau_settings.rows, prefix, postfix)
         self._own_rule(LogitAdjustment(settings.prior, 0.0, logits=logits))
         self._warn_if_large(f"{len(settings.taus)} taus and {len(settings.prior)} classes", "fewer taus=")
 
@@ -139,7 +141,7 @@ class LogitAdjustmentSweep(DecidingSweep):
 
     def _shown_arguments(self) -> dict[str, Any]:
         prior = [round(share, 6) for share in self.prior.tolist()]
-        shown: dict[str, Any] = {"measure": self._settings.measure.function}
+        shown: dict[str, Any] = {"measure": self._tau_settings.measure.function}
         shown |= {"prior": prior if len(prior) <= SHOWN else f"{len(prior)} shares"}
         shown |= {"at_least": self.at_least} if self.at_least else {}
         shown |= {"taus": list(self.taus)} if self.taus != checked_taus(None) else {}
@@ -147,14 +149,14 @@ class LogitAdjustmentSweep(DecidingSweep):
         return shown | {name: value for name in defaults if (value := getattr(self, name)) != defaults[name]}
 
     def _settings_text(self) -> str:
-        own = (self._settings.measure.settings, self.class_names, self.class_groups, self.at_least)
+        own = (self._tau_settings.measure.settings, self.class_names, self.class_groups, self.at_least)
         return f"{super()._settings_text()} {canonical(own)}"
 
     # --- computing --------------------------------------------------------------------------------------------------
 
     def _values_of_a_batch(self, counter: Counter, state: Tensor) -> dict[Row, Tensor]:
         assert isinstance(counter, AdjustedMargins)
-        return result_of_buckets(self._settings, counter.of_buckets(state)).rows
+        return result_of_buckets(self._tau_settings, counter.of_buckets(state)).rows
 
     def compute(self) -> dict[str, Tensor]:
         """Compute the best tau and the value there from the scores of all processes (a collective step); set the rule.
@@ -166,7 +168,7 @@ class LogitAdjustmentSweep(DecidingSweep):
         buckets = self._adjusted.of_buckets(state)
         actual = buckets.actual.sum((0, 1))
         self._report_problems(self._adjusted.faults(state), actual)
-        result = result_of_buckets(self._settings, buckets)
+        result = result_of_buckets(self._tau_settings, buckets)
         self._warn_of_problems(result)
         return self._keep_choice(result, actual.sum().item())
 

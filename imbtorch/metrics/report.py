@@ -91,23 +91,23 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
     prevalence = PREVALENCE
     class_names = Setting[tuple[str, ...]](
-        "_settings.class_names", "Names of classes or labels, in the order of their indices."
+        "_readings.class_names", "Names of classes or labels, in the order of their indices."
     )
     measures = Setting[tuple[str, ...]](
-        lambda report: tuple(report._settings.measures), "Keys of the measures over all classes."
+        lambda report: tuple(report._readings.measures), "Keys of the measures over all classes."
     )
     per_class = Setting[tuple[str, ...]](
-        lambda report: tuple(report._settings.per_class), "Keys of the measures of each class."
+        lambda report: tuple(report._readings.per_class), "Keys of the measures of each class."
     )
     class_groups = Setting[dict[str, tuple[int, ...]]](
-        lambda report: report._settings.class_groups, "Indices of the classes of each class group."
+        lambda report: report._readings.class_groups, "Indices of the classes of each class group."
     )
     groups = Setting[tuple[str, ...] | None](
-        lambda report: report._settings.groups or None, "Names of the groups of samples."
+        lambda report: report._readings.groups or None, "Names of the groups of samples."
     )
-    per_group = Setting[tuple[str, ...]]("_settings.per_group", "Keys of the measures of each group.")
+    per_group = Setting[tuple[str, ...]]("_readings.per_group", "Keys of the measures of each group.")
     intervals = Setting[tuple[str, ...]](
-        lambda report: tuple(row.name for row in report._settings.bounded),
+        lambda report: tuple(row.name for row in report._readings.bounded),
         "Names of the values that are reported with intervals.",
     )
 
@@ -144,7 +144,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             weighted=weighted, default=self.default_measures,
         )  # fmt: skip
         super().__init__(readings.counting, on_invalid, **kwargs)
-        self._settings, self._prevalence = readings, readings.prevalence
+        self._readings, self._prevalence = readings, readings.prevalence
         self._name(readings.rows, prefix, postfix)
         report_memory(readings.counting)
 
@@ -156,11 +156,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
     # --- computing --------------------------------------------------------------------------------------------------
 
     def _counter_of_a_batch(self) -> Counter:
-        return self._counting.of_a_batch(self._prevalence is not None or self._settings.needs_matrix)
+        return self._counting.of_a_batch(self._prevalence is not None or self._readings.needs_matrix)
 
     def _values_of_a_batch(self, counter: Counter, state: Tensor) -> dict[Row, Tensor]:
         assert isinstance(counter, Counting)
-        return self._settings.read(Snapshot.of(counter, state, self._prevalence), drawn=False)
+        return self._readings.read(Snapshot.of(counter, state, self._prevalence), drawn=False)
 
     def compute(self) -> dict[str, Tensor]:
         """Compute all values from the counts of all processes, by name (a collective step).
@@ -168,14 +168,14 @@ class ImbalanceReport(SharedResult, LocalCounts):
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
         """
-        own, drawn = self._own(self._state), bool(self._settings.bounded)
-        matrix = drawn or self._prevalence is not None or self._settings.needs_matrix
+        own, drawn = self._own(self._state), bool(self._readings.bounded)
+        matrix = drawn or self._prevalence is not None or self._readings.needs_matrix
         counting, state = self._counting.on_host(own, matrix=matrix, buckets=drawn)
         rest = None if counting is self._counting else (self._counting, own)
         at = Snapshot.of(counting, state, self._prevalence, rest)
         counted = at.read().marginal if self._prevalence is None else sums(at.counts)
         self._report_problems(counting.faults(state), counted.actual, self._prevalence)
-        result = ReportResult(self._settings.read(at), at, self._settings)
+        result = ReportResult(self._readings.read(at), at, self._readings)
         self._warn_of_problems(result)
         return self._keep(result)
 
@@ -203,10 +203,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 raise ValueError(f"measures holds {name!r}, which is unknown{meant}; names are {', '.join(names)}")
             return resolved(name, name, self._counting)
         row = self[name].row
-        if row not in self._settings.values:
+        if row not in self._readings.values:
             source = "an interval" if row.bound else "the groups of samples"
             raise ValueError(f"{name!r} is not a function of the counts of all samples, but of {source}")
-        return self._settings.values[row].function
+        return self._readings.values[row].function
 
     def counts(self) -> Counts:
         """Return a copy of the counts of all processes (a collective step).
@@ -243,7 +243,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ValueError: as :meth:`ReportResult.interval`.
         """
         short = self[name].row.name if name in self else name
-        place = self._settings.with_interval(short, clusters)  # raises before any process waits
+        place = self._readings.with_interval(short, clusters)  # raises before any process waits
         with self._state_of_all() as state:
             # all processes decide alike, because the sum is the same on all of them
             if self._last is not None and not bool(state.any()):
@@ -251,7 +251,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             else:
                 at = Snapshot.of(self._counting, state.clone(), self._prevalence)
                 self._report_problems(self._counting.faults(state), sums(at.counts).actual, self._prevalence)
-                found = ReportResult({}, at, self._settings)
+                found = ReportResult({}, at, self._readings)
                 found._warn_with(self._already_warned)
         return found._interval(place, clusters=clusters, draws=draws, level=level, generator=generator)
 
@@ -310,7 +310,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         results = [val] if isinstance(val, Mapping) else val
         names = [f"{self.prefix}{name}{self.postfix}" for name in self.measures] or self.keys()
         steps = [torch.stack([torch.as_tensor(step[name]) for name in names]) for step in results]
-        baseline = {} if self._last is None else self._settings.baseline(self.result()._at)[1]
+        baseline = {} if self._last is None else self._readings.baseline(self.result()._at)[1]
         levels = torch.tensor([baseline.get(name, math.nan) for name in self.measures]) if baseline else None
         return plot_values(steps, ax, labels=names, baseline=levels)
 
@@ -325,7 +325,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         return shown | {"measures": list(self.measures), "per_class": list(self.per_class)}
 
     def _settings_text(self) -> str:
-        read = (self._settings.measures, self._settings.per_class)
+        read = (self._readings.measures, self._readings.per_class)
         measures = [{key: each.settings for key, each in some.items()} for some in read]
         return f"{super()._settings_text()} {canonical((measures, self.class_names, self.keys()))}"
 

@@ -14,7 +14,7 @@ import torch
 from imbtorch.choosing.gate import PairedModels
 from imbtorch.choosing.outcomes import JointOutcomes
 from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, typed, without_left_out
-from imbtorch.counting.arguments import real_number
+from imbtorch.counting.arguments import checked_threshold, real_number
 from imbtorch.deciding.curves import AREAS
 from imbtorch.predictions.samples import ids_of
 from imbtorch.predictions.scores import are_above, checked_scores
@@ -70,6 +70,8 @@ def paired(
         names = {role: single(source, role, name) for role, name in roles.items() if name is not None}
         if names["old"] == names["new"]:
             raise ValueError("old and new are the same column; name two, or pass other= or model=")
+        if how.id is not None or how.by_row:
+            raise ValueError("id and by_row pair the rows of two models; two columns of one source need neither")
         check_roles(names.items())
         called = how.new, how.old
     elif other is None:
@@ -113,7 +115,7 @@ def _thresholds(measure: str, how: Pairing) -> tuple[float, ...] | None:
     if how.threshold is None:
         return None
     given = how.threshold if isinstance(how.threshold, (list, tuple)) else [how.threshold]
-    found = tuple(real_number("threshold", each) for each in given) * (2 if len(given) == 1 else 1)
+    found = tuple(checked_threshold("binary", each) for each in given) * (2 if len(given) == 1 else 1)
     if len(found) != 2:
         raise ValueError(f"threshold must be one number or two, the old model's first, got {how.threshold!r}")
     return found

@@ -63,7 +63,7 @@ class Estimate(Result):
     """
 
     _pool: LabelledPool
-    _settings: Readings
+    _readings: Readings
     _of: Of = "pool"
     _notes: tuple[str, ...] = ()
     _version: str = __version__
@@ -71,7 +71,7 @@ class Estimate(Result):
 
     @property
     def _came(self) -> tuple[Counting, bool]:
-        return self._settings.counting, False
+        return self._readings.counting, False
 
     @property
     def _finders(self) -> tuple[Finder, ...]:
@@ -108,7 +108,7 @@ class Estimate(Result):
         """
         if options:
             raise TypeError(f"an exact interval takes no {next(iter(options))}=")
-        known = self._settings.measures
+        known = self._readings.measures
         if name not in known:
             raise ValueError(f"{name!r} is not a measure of this estimate; measures are {first_names(list(known))}")
         return self._exact(known[name], level)
@@ -138,7 +138,7 @@ class Estimate(Result):
     def _cell(self, row: Row) -> Cell:
         """Return a value for the table; a value that one label more would move stands behind its interval."""
         value, low, high = (float(self._rows[each]) for each in (row, *(replace(row, bound=end) for end in ENDS)))
-        measure = self._settings.measures[row.measure]
+        measure = self._readings.measures[row.measure]
         mark, interval = self._mark(measure), f"[{low:.3f}, {high:.3f}]"
         if mark == "few":
             return Cell(value, low, high, text=f"{interval} ~{value:.3f}")
@@ -156,16 +156,16 @@ class Estimate(Result):
         Where fewer than three missed positives were found, the interval stands first. Where none was found, or no false
         alarm among alarms of which some are not labelled, the table has bounds in place of the value.
         """
-        names, measures = self._settings.class_names, self._settings.measures
+        names, measures = self._readings.class_names, self._readings.measures
         columns = ("pool", "labelled", f"{names[1]} among labels")
         blocks: dict[str, dict[str, dict[str, Any]]] = {"predicted": {}, "measure": {}}
         for name, each in zip(names, (self._pool.negative, self._pool.positive), strict=True):
             numbers = (each.rows, each.labelled, int(each.positives))
             blocks["predicted"][name] = dict(zip(columns, numbers, strict=True))
-        for row in self._settings.rows:
+        for row in self._readings.rows:
             blocks["measure"][row.measure] = {"all": self._cell(row)}
         marks = {self._mark(measure) for measure in measures.values()}
-        notes = [WHOSE[self._of].format(100 * self._pool.level), means_text(self._settings), *self._notes]
+        notes = [WHOSE[self._of].format(100 * self._pool.level), means_text(self._readings), *self._notes]
         notes += ["~: fewer than three missed positives were found, and one more moves the value far"] * (
             "few" in marks
         )
@@ -180,13 +180,13 @@ class Estimate(Result):
             path: path of the file; an older one is replaced once the new one is complete. To a pipe it is written once.
         """
         at = Snapshot(self.expected_cells)
-        data = json.loads(text_of_file({}, self.signature, self._version, at, self._settings, self._notes, {}))
+        data = json.loads(text_of_file({}, self.signature, self._version, at, self._readings, self._notes, {}))
         data |= {"format": FORMAT, "schema": SCHEMA, "expected_cells": data.pop("counts"), "estimates": {}}
-        for row in self._settings.rows:
+        for row in self._readings.rows:
             numbers = [float(self._rows[each]) for each in (row, *(replace(row, bound=end) for end in ENDS))]
             listed: list[Any] = [number if isfinite(number) else None for number in numbers]
             entry = dict(zip(("value", *ENDS), listed, strict=True))
-            data["estimates"][row.measure] = entry | {"mark": self._mark(self._settings.measures[row.measure])}
+            data["estimates"][row.measure] = entry | {"mark": self._mark(self._readings.measures[row.measure])}
         data["pool"] = {"of": self._of, "level": self._pool.level, "method": self._method}
         data["pool"] |= {name: _listed(getattr(self._pool, name)) for name in ("negative", "positive")}
         replace_file(path, json.dumps(data | {"sha256": digest_of(data)}, ensure_ascii=False).encode())
@@ -211,8 +211,8 @@ def estimate_of(pool: LabelledPool, notes: Sequence[str], of: Of, names: Sequenc
 def _with_values(empty: Estimate) -> Estimate:
     """Return an estimate with the values and bounds of all its measures."""
     rows: dict[Row, Tensor] = {}
-    for row in empty._settings.rows:
-        interval = empty._exact(empty._settings.measures[row.measure], empty._pool.level)
+    for row in empty._readings.rows:
+        interval = empty._exact(empty._readings.measures[row.measure], empty._pool.level)
         places = [row, *(replace(row, bound=end) for end in ENDS)]
         rows |= dict(zip(places, shown([interval.estimate, interval.low, interval.high]), strict=True))
     return replace(empty, _rows=dict(sorted(rows.items(), key=lambda each: each[0].bound != "")))
@@ -230,4 +230,4 @@ def opened_estimate(path: str | PathLike[str], data: Mapping[str, Any]) -> Estim
         check_level(given["level"])
         pool = LabelledPool(Labelled(*given["negative"]), Labelled(*given["positive"]), given["level"])
         more = given["of"], plain._notes, plain._version, given.get("method", "")
-        return _with_values(Estimate({}, pool, plain._settings, *more))
+        return _with_values(Estimate({}, pool, plain._readings, *more))

@@ -32,7 +32,7 @@ from imbtorch.predictions.sources import (
     SUM,
     THOUSANDS,
     Arrays,
-    Batch,
+    Columns,
     Source,
     as_array,
     columns_of_groups,
@@ -185,7 +185,7 @@ class Relation(Source):
         found = self.relation.project(f"{self.row} AS r, {self._sql(name)} AS x0").filter(condition).limit(1)
         return next(iter(found.fetchall()), None)
 
-    def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
+    def counted(self, keys: Sequence[str], sums: str | None = None) -> Columns:
         """Group in DuckDB."""
         names = [*keys, *([] if sums is None else [sums])]
         self.verify(names)
@@ -198,7 +198,7 @@ class Relation(Source):
             table = selected.aggregate(", ".join(parts)).limit(MOST_GROUPS + 1).to_arrow_table()
         return columns_of_groups(self, keys, table, sums)
 
-    def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Columns]:
         """Yield Arrow batches."""
         self.verify([*keys, *values])
         self.check_numbers(values)

@@ -338,7 +338,9 @@ class Pool:
         scores = floats(self.given.argument, arrays[pred], start)
         kept = np.ones(len(scores), dtype=bool)
         scores, _ = checked_scores(scores, kept, self.given.argument, start, logits=self.logits)
-        return are_above(scores, placed(self.threshold, [source.type_of(pred)]), self.logits).astype(np.int64)
+        return are_above(scores, placed(self.threshold, [source.type_of(pred)], self.logits), self.logits).astype(
+            np.int64
+        )
 
 
 def _ids(column: Column) -> Array:

@@ -33,7 +33,7 @@ from imbtorch.reports.rows import Row, Snapshot
 from imbtorch.reports.texts import UNSURE
 from imbtorch.suggestions import first_names
 
-LARGE = 25_000_000  # cells of a matrix from which margins are counted if they are enough: 0.2 GB
+LARGE = 25_000_000  # cells of a matrix from which margins are report_of if they are enough: 0.2 GB
 AT_HALF = "classes at a threshold of 0.5; Predictions.thresholds chooses one"
 SLOW = 2.0  # seconds after which, and between which, a terminal shows progress
 
@@ -114,7 +114,7 @@ def progress(connection: Any) -> Iterator[None]:
         done.set()
 
 
-def counted(
+def report_of(
     samples: Samples,
     threshold: Thresholds | None,
     prevalence: Any,

@@ -16,7 +16,7 @@ from imbtorch.predictions.parts import Part
 from imbtorch.predictions.scores import checked_scores
 from imbtorch.predictions.sources import (
     Arrays,
-    Batch,
+    Columns,
     Source,
     by_class,
     check_roles,
@@ -149,7 +149,7 @@ class Samples:
     rows: int
     groups: tuple[str, ...]
     classes: Classes | None  # of single-label samples
-    counted: Batch  # groups of equal samples, of predicted classes
+    grouped: Columns  # groups of equal samples, of predicted classes
     notes: list[str]  # what a reader of the results must know; parts() adds how many rows were left out
 
     @property
@@ -199,11 +199,11 @@ class Samples:
             self.notes.extend([f"rows left out because {why}: {number:,.10g}"] if number else [])
         self.notes.extend([f"labels left out of single rows because ignore names them: {unknown:,}"] if unknown else [])
 
-    def _batches(self) -> Iterator[Batch]:
-        """Return what the source counted, or its rows in batches."""
+    def _batches(self) -> Iterator[Columns]:
+        """Return what the source grouped, or its rows in batches."""
         given = self.given
         if not (given.labels or given.scored):
-            return iter([self.counted])
+            return iter([self.grouped])
         keys = [*given.target.values(), *(given.more[role] for role in ("group", "cluster") if role in given.more)]
         numbers = [] if given.sums is None else [given.sums]
         if given.scored:
@@ -252,7 +252,7 @@ class Samples:
     def placed(self, threshold: Any) -> Any:
         """Return a threshold, or one for each label, as a number of the type of the scores."""
         columns = self.columns[-1:] if self.task == "binary" else self.columns
-        return placed(threshold, [self.given.source.type_of(name) for name in columns])
+        return placed(threshold, [self.given.source.type_of(name) for name in columns], self.logits)
 
     def _extra(self, columns: Mapping[str, Column], arrays: Mapping[str, Array], times: Array | None) -> dict[str, Any]:
         """Return groups, clusters, and weights or frequencies."""
@@ -273,8 +273,8 @@ class Samples:
 
 def samples_of(given: Given, rules: Rules, logits: bool) -> Samples:
     """Read the classes of a source from all its values; labels are read part by part."""
-    counted = _counted(given, rules)
-    columns = counted[0]
+    grouped = _grouped(given, rules)
+    columns = grouped[0]
     target = columns[next(iter(given.target.values()))]
     rows = int(len(target.codes) if target.times is None else target.times.sum())
     groups = _names_of_groups(columns[given.more["group"]], rules) if "group" in given.more else ()
@@ -286,7 +286,7 @@ def samples_of(given: Given, rules: Rules, logits: bool) -> Samples:
         raise ValueError("no_answer is for predicted classes; scores and labels always answer")
     if given.labels:
         given, names, of_preds = _of_labels(given, rules)
-        return Samples(given, rules, logits, "multilabel", names, of_preds, rows, groups, None, counted, notes)
+        return Samples(given, rules, logits, "multilabel", names, of_preds, rows, groups, None, grouped, notes)
     if given.scored:
         if "" in given.preds:
             rules = replace(rules, columns=given.source.width(given.preds[""]))
@@ -298,22 +298,22 @@ def samples_of(given: Given, rules: Rules, logits: bool) -> Samples:
         classes = typed(target, [preds], rules)
     task: Task = "binary" if classes.binary else "multiclass"
     notes += classes.notes
-    return Samples(given, rules, logits, task, classes.names, of_preds, rows, groups, classes, counted, notes)
+    return Samples(given, rules, logits, task, classes.names, of_preds, rows, groups, classes, grouped, notes)
 
 
-def _counted(given: Given, rules: Rules) -> Batch:
+def _grouped(given: Given, rules: Rules) -> Columns:
     """Return the columns that decide the classes: of predicted classes, groups of equal samples."""
     keys = list(given.target.values())[:1] + [each for role, each in given.more.items() if role == "group"]
     if given.labels or given.scored:
-        counted = given.source.counted(keys)
+        grouped = given.source.counted(keys)
     else:
         keys += [*given.preds.values(), *(each for role, each in given.more.items() if role == "cluster")]
-        counted = given.source.counted(keys, given.sums)
-    columns = counted[0]
+        grouped = given.source.counted(keys, given.sums)
+    columns = grouped[0]
     if not given.labels:
         some = [name for name in columns if name != given.more.get("cluster")]
         columns.update(zip(some, without_left_out([columns[name] for name in some], rules), strict=True))
-    return counted
+    return grouped
 
 
 def _answers(target: Column, preds: Column, rules: Rules) -> Column:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from os import PathLike
 from typing import Any, TypedDict, TypeVar, get_args, overload
@@ -35,7 +36,7 @@ from imbtorch.predictions.estimates import Estimate, Of, estimate_of
 from imbtorch.predictions.label_bounds import Aim
 from imbtorch.predictions.labels import DRAWN, POSITION, UNFIT, LabelPlan, Pool, Read, open_plan, planned, pool_of
 from imbtorch.predictions.parts import Part, count_
-from imbtorch.predictions.report import check_order, counted, opened, reading
+from imbtorch.predictions.report import check_order, opened, reading, report_of
 from imbtorch.predictions.samples import Given, Samples, from_arrays, from_source, samples_of
 from imbtorch.predictions.scores import BinnedScores, sizes_of
 from imbtorch.predictions.sources import Source
@@ -160,7 +161,7 @@ class Predictions:
         if found_marks:
             raise ValueError(
                 f"the source has a column {found_marks[0]!r}: a plan drew these labels, and without it they are "
-                "biased; estimate takes them by plan=, or leave the column out"
+                "biased; estimate takes them by plan="
             )
         return source
 
@@ -220,7 +221,7 @@ class Predictions:
         argument, predicted, at = _one_of(preds, scores, threshold, logits)
         samples = self._samples(argument, predicted, logits, ROLES)
         with reading(samples.given.source):
-            return counted(samples, samples.placed(at), prevalence, measures, intervals, class_groups)
+            return report_of(samples, samples.placed(at), prevalence, measures, intervals, class_groups)
 
     def label_plan(
         self,
@@ -546,8 +547,15 @@ def paired_models(data: Predictions, how: Pairing, measure: str) -> PairedModels
         raise ValueError(f"a comparison takes no {unfit[0]}=; compare two reports by imbtorch.statistics.compare")
     source = None if data._source is None else data._open([data._target, how.old, how.new])
     other, target = how.other, None
+    known = {each.name: [repr(getattr(rules, each.name)) for rules in (data._rules, Rules())] for each in fields(Rules)}
     if other is not None:
         target = other._target
+        differ = [each.name for each in fields(Rules) if repr(getattr(other._rules, each.name)) not in known[each.name]]
+        if differ:
+            raise ValueError(
+                f"{differ[0]} of other= is {getattr(other._rules, differ[0])!r}, but the settings of the first "
+                "predictions hold for both; pass it there, or leave it out of other="
+            )
         other = other._open([target, how.new], source)
     roles = {"target": data._target, "old": how.old, "new": how.new, "cluster": data._more.get("cluster")}
     return paired(source, other, roles, target, data._rules, measure, how)

@@ -20,7 +20,7 @@ from torch import Tensor, bfloat16
 from imbtorch.columns import EXACT, WHOLE, Array, Column, read_cell
 from imbtorch.suggestions import did_you_mean, first_names
 
-Batch: TypeAlias = tuple[dict[str, Column], dict[str, Array]]
+Columns: TypeAlias = tuple[dict[str, Column], dict[str, Array]]
 ROWS, SUM, LEAST, FILLED = "imbtorch_rows", "imbtorch_sum", "imbtorch_least", "imbtorch_filled"  # names of aggregates
 THOUSANDS = r"[+-]?[1-9][0-9]{{0,2}}([{}][0-9]{{3}})+"  # numbers that may have these thousands separators
 NARROW = 1_000_000  # span of integers up to which a table finds them
@@ -49,11 +49,11 @@ class Source:
         """Return the name of a column for errors."""
         return self.called.get(name, f"column {name!r}")
 
-    def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
+    def counted(self, keys: Sequence[str], sums: str | None = None) -> Columns:
         """Return columns of samples or of groups of equal samples, and the values or sums of one more column."""
         raise NotImplementedError
 
-    def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Columns]:
         """Yield columns of classes and arrays of numbers, some rows at a time."""
         raise NotImplementedError
 
@@ -121,11 +121,11 @@ class Arrays(Source):
             return [part.dictionary.to_pylist() for part in getattr(given, "chunks", [given])]
         return []
 
-    def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
+    def counted(self, keys: Sequence[str], sums: str | None = None) -> Columns:
         """Return the columns, and the values of one more."""
         return next(self.batches(keys, [] if sums is None else [sums]))
 
-    def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Columns]:
         """Yield all rows at once."""
         columns = {name: self._column(name) for name in keys}
         arrays = {name: self.array(name) for name in values}
@@ -192,7 +192,7 @@ class Engine(Source):
         """Return the number of different values of a column, as the engine counts them."""
         return int(self.frame.select(self._column(name).n_unique()).collect()[0, 0])
 
-    def counted(self, keys: Sequence[str], sums: str | None = None) -> Batch:
+    def counted(self, keys: Sequence[str], sums: str | None = None) -> Columns:
         """Group on the engine."""
         nw = importlib.import_module("narwhals")
         wanted, place = [nw.len().alias(ROWS)], places([*keys, *([] if sums is None else [sums])])
@@ -205,7 +205,7 @@ class Engine(Source):
         grouped = selected.group_by(*(place[name] for name in dict.fromkeys(keys))).agg(*wanted).head(MOST_GROUPS + 1)
         return columns_of_groups(self, keys, grouped.collect(), sums)
 
-    def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, keys: Sequence[str], values: Sequence[str]) -> Iterator[Columns]:
         """Yield batches of Polars; other engines hand out none."""
         names = list(dict.fromkeys([*keys, *values]))
         native = self.frame.select(*map(self._column, names)).to_native()
@@ -223,7 +223,7 @@ def places(names: Sequence[str]) -> dict[str, str]:
     return {name: f"x{at}" for at, name in enumerate(dict.fromkeys(names))}
 
 
-def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str | None) -> Batch:
+def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str | None) -> Columns:
     """Return the columns of a grouped table; raise for too many groups, and sums that are no weights."""
 
     def listed(name: str) -> list[Any]:
@@ -328,17 +328,21 @@ def narrow_float(kind: str) -> str:
     return {"half": "float16", "float": "float32"}.get(found[0], found[0]) if found else ""
 
 
-def placed(threshold: Any, kinds: Sequence[str]) -> Any:
+def placed(threshold: Any, kinds: Sequence[str], logits: bool = False) -> Any:
     """Return a threshold as a number of the type that the scores had, as ``scores > threshold`` takes it everywhere.
 
-    Scores of 32 and 64 bits keep their type, which then does so itself.
+    Scores of 32 and 64 bits keep their type, which then does so itself. Of logits its logit is that number.
     """
+    if threshold is None:
+        return None
     found, several = list(map(narrow_float, kinds)), np.ndim(threshold) > 0
     given = list(threshold) if several else [threshold] * len(found)
     if {*found} <= {"float32"} or {*found} <= {""} or len(given) != len(found):
         return threshold
     exact = [torch.tensor(float(each), dtype=torch.float64) for each in given]
-    rounded = [float(each.to(getattr(torch, kind or "float64"))) for each, kind in zip(exact, found, strict=True)]
+    exact = [each.logit() for each in exact] if logits else exact
+    kept = [each.to(getattr(torch, kind or "float64")).double() for each, kind in zip(exact, found, strict=True)]
+    rounded = [each.sigmoid().item() if logits else each.item() for each in kept]
     return rounded if several or len({*rounded}) > 1 else rounded[0]
 
 

@@ -35,7 +35,7 @@ def text_of_file(
     parts: Sequence[Sequence[str]] = (),
 ) -> str:
     """Return the text of a file: version, settings, counts, and those values that the counts cannot give."""
-    settings = _settings(at, readings)
+    settings = _arguments(at, readings)
     of_counts, measures, own = readings.rows, settings["measures"], settings["per_class"]
     of_classes = {row.measure for row in of_counts if own is None or row.measure in own}
     known = {row for row in of_counts if row.measure in (of_classes if row.kind in IN_CLASSES else measures)}
@@ -73,7 +73,7 @@ def digest_of(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def _settings(at: Snapshot, readings: Readings) -> dict[str, Any]:
+def _arguments(at: Snapshot, readings: Readings) -> dict[str, Any]:
     """Return the arguments of a report of the same settings, without measures whose code no file holds."""
     counting = readings.counting
     per_class: dict[str, Any] | None = _of_measures(readings.per_class)

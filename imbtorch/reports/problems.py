@@ -66,30 +66,30 @@ def describe_unseen(counting: Counting, names: Sequence[str], actual: Tensor, pr
 
 
 def _unseen(result: ReportResult) -> str:
-    readings, at = result._settings, result._at
+    readings, at = result._readings, result._at
     return describe_unseen(readings.counting, readings.class_names, targets(at.counts), at.prevalence)
 
 
 def _of_groups(kind: str, result: ReportResult) -> str:
     """Describe one kind of problem of groups of samples."""
-    groups, readings = result._at.groups, result._settings
+    groups, readings = result._at.groups, result._readings
     return "" if groups is None else group_problems(readings.counting, groups, readings.group_names).get(kind, "")
 
 
 def _dependent(result: ReportResult) -> str:
-    readings, at = result._settings, result._at
+    readings, at = result._readings, result._at
     found = readings.bounded and bool(targets(at.counts).any())
     return dependence_text(readings.counting, at.dependent) if found else ""
 
 
 def _large_cluster(result: ReportResult) -> str:
-    largest = largest_bucket(result._at, HEAVY) if result._settings.bounded else ""
+    largest = largest_bucket(result._at, HEAVY) if result._readings.bounded else ""
     return large_cluster_text(largest) if largest else ""
 
 
 def _few_samples(result: ReportResult) -> str:
     """Say where one error more in a class would change a value at the prevalence far more than in the counts."""
-    readings, at = result._settings, result._at
+    readings, at = result._readings, result._at
     share = at.prevalence
     if share is None or readings.counting.weighted or isinstance(at.counts, Margins):
         return ""
@@ -122,7 +122,7 @@ def _within_one(readings: Readings, row: Row) -> bool:
 
 def _no_interval(result: ReportResult) -> str:
     """Name values without an interval, since they depend on classes without targets."""
-    values, low = result._rows, [row for row in result._settings.rows if row.bound == "low" and row.kind != "group"]
+    values, low = result._rows, [row for row in result._readings.rows if row.bound == "low" and row.kind != "group"]
     names = [replace(row, bound="").name for row in low if row in values and bool(values[row].isnan())]
     found = bool(names) and bool(targets(result._at.counts).any())
     return f"bounds are nan for values that depend on classes without targets: {first_names(names)}" if found else ""

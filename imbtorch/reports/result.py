@@ -47,18 +47,18 @@ class ReportResult(Result):
     """
 
     _at: Snapshot
-    _settings: Readings
+    _readings: Readings
     _version: str = __version__
     _notes: tuple[str, ...] = ()
     _parts: tuple[Sequence[str], ...] = ()  # names and digests of the files that were added
 
     @property
-    def _counted(self) -> Counts:
+    def _all_counts(self) -> Counts:
         return self._at.whole.counts
 
     @property
     def _came(self) -> tuple[Counting, bool]:
-        return self._settings.counting, self._at.dependent
+        return self._readings.counting, self._at.dependent
 
     @property
     def _finders(self) -> tuple[Finder, ...]:
@@ -73,7 +73,7 @@ class ReportResult(Result):
     @property
     def group_names(self) -> tuple[str, ...]:
         """Names of the groups of samples in values and in the table, in the order of :attr:`groups`."""
-        return self._settings.group_names
+        return self._readings.group_names
 
     @property
     def margins(self) -> Margins:
@@ -91,7 +91,7 @@ class ReportResult(Result):
         >>> report(preds=["cat", "dog", "dog"], target=["cat", "dog", "cat"]).signature.partition(" | ")[2]
         'multiclass, 2 classes | 3 samples | counts b98406b6'
         """
-        counting, counts = self._settings.counting, self._at.whole.counts
+        counting, counts = self._readings.counting, self._at.whole.counts
         actual = margins(counts).actual
         samples = (actual[0] if counting.task == "multilabel" else actual).sum().item()
         limits = counting.threshold if isinstance(counting.threshold, tuple) else (counting.threshold,)
@@ -122,7 +122,7 @@ class ReportResult(Result):
             path: path of the file; an older one is replaced once the new one is complete.
         """
         at, more = self._at.whole, (self._notes, self.problems, self._parts)
-        replace_file(path, text_of_file(self._rows, self.signature, self._version, at, self._settings, *more).encode())
+        replace_file(path, text_of_file(self._rows, self.signature, self._version, at, self._readings, *more).encode())
 
     def of_classes(self, key: str) -> Tensor:
         """Return the values of a measure for each class ``[K]``, or label ``[L]``.
@@ -133,7 +133,7 @@ class ReportResult(Result):
         Raises:
             ValueError: for an unknown measure, and one without values of single classes.
         """
-        measure = self._settings.per_class.get(key) or of_name(key, self._settings.counting)
+        measure = self._readings.per_class.get(key) or of_name(key, self._readings.counting)
         at = self._at.whole if measure.needs_matrix else self._at
         return torch.stack(shown([at.of_classes(key, measure)]))
 
@@ -170,28 +170,28 @@ class ReportResult(Result):
                 weighted counts.
         """
         row = next((row for row in self._rows if row.name == name), None)
-        if row is not None and row not in self._settings.rows:
+        if row is not None and row not in self._readings.rows:
             remedy = "report(..., intervals=True) without clusters, or an interval of a sweep, gives its bounds"
             if f"{name}_low" in self:
                 remedy = f"result['{name}_low'] and result['{name}_high'] are its 95% bounds"
             raise ValueError(
                 f"{name!r} is a value of scores, or by a function that this result does not hold; {remedy}"
             )
-        place = self._settings.with_interval(name, clusters)
+        place = self._readings.with_interval(name, clusters)
         return self._interval(place, clusters=clusters, draws=draws, level=level, generator=generator)
 
     def _interval(self, place: tuple[Row, int | None], clusters: bool | None, **options: Any) -> Interval:
         """Compute the interval of a row, for a group of samples or for all."""
         at, (row, group) = self._at.whole, place
         counts = confusion_counts(at.counts)
-        interval = self._settings.intervals(at, [row], group, clusters=clusters, **options)[row]
+        interval = self._readings.intervals(at, [row], group, clusters=clusters, **options)[row]
         if bool(interval.low.isnan()):
             cause = "it depends on classes without targets; count samples of every class"
             if not bool(counts.any()):
                 cause = "no sample was counted; call update before interval"
             elif interval.method.startswith(ONE_BUCKET):
                 cause = "all samples lie in one bucket of clusters; count samples of more clusters"
-            name = row.name if group is None else self._settings.of_group(row, self._settings.groups[group]).name
+            name = row.name if group is None else self._readings.of_group(row, self._readings.groups[group]).name
             raise ValueError(f"{name!r} has no interval, because {cause}")
         if clusters is not False:
             self._warn_if_dependent()
@@ -247,7 +247,7 @@ class ReportResult(Result):
 
     def _added_rows(self) -> dict[Row, Tensor]:
         """Return values of the table that are not reported: of each group, and recall and precision."""
-        settings = self._settings
+        settings = self._readings
         more = {row: value for row, value in settings.values.items() if row.kind == "overall" and settings.groups}
         if not settings.per_class:
             columns = {key: of_name(key, settings.counting) for key in ("recall", "precision")}
@@ -256,7 +256,7 @@ class ReportResult(Result):
 
     def _whole_table(self) -> Table:
         """Return the table with the classes in the order of their indices."""
-        settings, at = self._settings, self._at.whole
+        settings, at = self._readings, self._at.whole
         blocks: dict[str, dict[str, dict[str, Any]]] = {
             kind: {} for kind in ("class", "class group", "group", "measure")
         }
@@ -301,7 +301,7 @@ class ReportResult(Result):
         from imbtorch.plots.matrix import plot_confusion_matrix
         from imbtorch.plots.values import plot_values
 
-        settings, counts = self._settings, self._at.whole.counts
+        settings, counts = self._readings, self._at.whole.counts
         names = settings.class_names
         ends: dict[str | None, tuple[float, float]] = {}
         if isinstance(counts, Tensor) and not settings.counting.weighted:

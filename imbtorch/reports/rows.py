@@ -189,7 +189,7 @@ class Result:
     _rows: Mapping[Row, Tensor]
 
     @property
-    def _counted(self) -> Counts:
+    def _all_counts(self) -> Counts:
         raise NotImplementedError
 
     @property
@@ -245,7 +245,7 @@ class Result:
     @property
     def counts(self) -> Counts:
         """Counts from which the values were computed."""
-        return mapped(self._counted, Tensor.clone)
+        return mapped(self._all_counts, Tensor.clone)
 
     @cached_property
     def _by_name(self) -> dict[str, Tensor]:
