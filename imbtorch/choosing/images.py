@@ -32,8 +32,8 @@ def over_images(
         level: nominal coverage of the interval, in (0, 1).
 
     Returns:
-        :class:`Interval`, nan bounds if fewer than two images or patients count; of several classes ``{"dice": of the
-        means of images, "dice/0": of class 0, ...}``.
+        :class:`Interval`, nan bounds if fewer than two images or patients count; of several classes a dict
+        with ``"dice"``, that of the means of images, and ``"dice/0"``, that of class 0, and so on.
 
     Raises:
         ValueError: for an unknown measure or rule, counts of another shape, and fewer than two images or patients.

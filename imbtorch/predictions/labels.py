@@ -138,8 +138,9 @@ class LabelPlan:
             recall: guessed share of the positives that are predicted positive, in (0, 1].
 
         Returns:
-            Table with a row for each number of labels: both values with the means of their bounds, mean widths, and the
-            share of labellings in which no missed positive is found, so that the table has bounds and no value.
+            Table with a row for each number of labels. It holds both values with the means of their bounds, mean
+            widths, and the share of labellings in which no missed positive is found, so that the table has bounds and
+            no value.
 
         >>> from imbtorch import Predictions
         >>> plan = Predictions({"pred": [0] * 9_900 + [1] * 100}, target="label").label_plan("pred", labels=300)
