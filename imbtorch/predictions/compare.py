@@ -70,8 +70,6 @@ def paired(
         names = {role: single(source, role, name) for role, name in roles.items() if name is not None}
         if names["old"] == names["new"]:
             raise ValueError("old and new are the same column; name two, or pass other= or model=")
-        if how.id is not None or how.by_row:
-            raise ValueError("id and by_row pair the rows of two models; two columns of one source need neither")
         check_roles(names.items())
         called = how.new, how.old
     elif other is None:

@@ -550,13 +550,17 @@ def paired_models(data: Predictions, how: Pairing, measure: str) -> PairedModels
     known = {each.name: [repr(getattr(rules, each.name)) for rules in (data._rules, Rules())] for each in fields(Rules)}
     if other is not None:
         target = other._target
-        differ = [each.name for each in fields(Rules) if repr(getattr(other._rules, each.name)) not in known[each.name]]
+        other = other._open([target, how.new], source)
+        differ = [
+            each.name for each in fields(Rules) if repr(getattr(how.other._rules, each.name)) not in known[each.name]
+        ]
         if differ:
             raise ValueError(
-                f"{differ[0]} of other= is {getattr(other._rules, differ[0])!r}, but the settings of the first "
+                f"{differ[0]} of other= is {getattr(how.other._rules, differ[0])!r}, but the settings of the first "
                 "predictions hold for both; pass it there, or leave it out of other="
             )
-        other = other._open([target, how.new], source)
+    elif how.model is None and source is not None and (how.id is not None or how.by_row):
+        raise ValueError("id and by_row pair the rows of two models; two columns of one source need neither")
     roles = {"target": data._target, "old": how.old, "new": how.new, "cluster": data._more.get("cluster")}
     return paired(source, other, roles, target, data._rules, measure, how)
 
