@@ -287,7 +287,13 @@ def program(package):
 
         def test_step(self, batch, batch_idx, dataloader_idx=0):
             _, scores, target = self.loss_of(batch)
-            (self.test if self.plan.tests == "own metric" else self.counters()[0]).update(scores, target)
+            metric = self.counters()[0]
+            if self.plan.tests == "own metric":  # what a sweep's value has kept is tested with its rule
+                rule, metric = getattr(metric, "rule", None), self.test
+                if rule is not None and bool(rule.chosen):
+                    labels = self.plan.purpose == "labels"
+                    scores = rule(torch.stack((scores, -scores), 1))[:, 0] if labels else rule(scores)
+            metric.update(scores, target)
 
         def on_test_epoch_end(self):
             metric = self.test if self.plan.tests == "own metric" else self.counters()[0]
