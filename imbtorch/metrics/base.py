@@ -77,9 +77,6 @@ class CountsMetric(SummedState):
     warns_of_unseen: bool = True
     """True if ``compute`` warns about classes without targets, which a mean over classes leaves out."""
 
-    judges_on_devices: ClassVar[bool] = False
-    """True if ``compute`` makes a trip of its own to the host, to judge the first logits on another device."""
-
     counting = Setting[Counting]("_counting", "Task and options by which samples are counted.")
     task = Setting[Task]("_counting.task", "Task: binary, multiclass or multilabel.")
     num_classes = Setting[int | None]("_counting.num_classes", "Number of classes; None for multilabel.")
@@ -210,8 +207,6 @@ class CountsMetric(SummedState):
         if torch.compiler.is_compiling() or (self._update_count and self._suffice):
             return
         if not preds.numel() or is_traced(preds) or captures(preds.device):
-            return
-        if not (self.judges_on_devices or reading_is_free(preds)):
             return
         scores = self._to_judge(preds, batch)
         if scores is None:

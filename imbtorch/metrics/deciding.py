@@ -52,7 +52,6 @@ class DecidingSweep(SharedResult):
 
     decides: bool = True
     """True if ``compute`` sets the rule; Lightning's sanity check, test and predict switch it off."""
-    judges_on_devices = True
     keeps: str = ""
     """Name of its value by which a callback kept the checkpoint that is tested; empty if that is not known."""
 
