@@ -281,13 +281,16 @@ class Counting:
         """Return the tallies of invalid samples, in the order of :data:`FAULTS`."""
         return state[..., self.cells : self.cells + len(FAULTS)]
 
-    def on_host(self, state: Tensor, *, matrix: bool, buckets: bool) -> tuple[Counting, Tensor]:
+    def on_host(
+        self, state: Tensor, *, matrix: bool, buckets: bool, copy: Callable[[Tensor], Tensor] = Tensor.cpu
+    ) -> tuple[Counting, Tensor]:
         """Copy a state to the host, at once; of a large one on another device only what is needed.
 
         Args:
             state: flat counts.
             matrix: whether more than the margins is needed.
             buckets: whether the counts of each bucket are needed.
+            copy: function that copies a flat state to the host.
 
         Returns:
             The settings that describe the copied counts, and these counts.
@@ -303,7 +306,7 @@ class Counting:
                 counts = torch.stack(sums(counts), -2)
             assert isinstance(counts, Tensor)
             state = torch.cat((counts.flatten(), self.faults(state), state[-1:]))
-        return kept, state.cpu()
+        return kept, copy(state)
 
     def dependent(self, state: Tensor) -> Tensor:
         """Return the number of samples that came with the id of a cluster or with several positions, ``[]``."""

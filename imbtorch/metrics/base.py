@@ -116,6 +116,7 @@ class CountsMetric(SummedState):
         self.watched: list[Any] | None = None  # whether each batch held classes, while Lightning tests
         self._first: list[Tensor] = []  # these logits, [P, C] each
         self._suffice = False  # whether they are enough
+        self._unjudged = False  # whether they were held on another device
 
     def _apply(  # type: ignore[override]
         self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
@@ -218,8 +219,19 @@ class CountsMetric(SummedState):
         some = some[:, :, :: -(-some.shape[2] // MOST)].movedim(1, 2)
         self._first.append(some.clone(memory_format=torch.contiguous_format).flatten(0, 1))
         self._suffice = sum(map(len, self._first)) >= ENOUGH
-        if reading_is_free(preds):
+        self._unjudged = not reading_is_free(preds)
+        if not self._unjudged:
             self._judge(torch.cat(self._first), counted=False)
+
+    def _copied(self, state: Tensor) -> Tensor:
+        """Copy a state to the host, and in the same trip the first logits that are still to be judged."""
+        if not self._unjudged or state.is_cpu:
+            return state.cpu()
+        first = torch.cat(self._first).float()
+        bits = first.contiguous().view(torch.int32).flatten().long()  # which int64 and float64 states can hold
+        both = torch.cat((state.view(torch.int64), bits)).cpu()
+        self._first = [both[len(state) :].int().view(torch.float32).reshape(first.shape)]
+        return both[: len(state)].view(state.dtype)
 
     def _to_judge(self, preds: Tensor, batch: Batch) -> Tensor | None:
         """Return scores ``[N, C, ...]`` that may be probabilities; None for several classes, whose argmax is theirs."""
@@ -316,9 +328,9 @@ class CountsMetric(SummedState):
             prevalence: share of each class (``[L, 2]`` for multilabel) in the population that the values describe.
             needed: raise, instead of warning, about classes without targets.
         """
-        if self._first and not self._first[0].is_cpu and self._may_warn("probabilities"):
+        if self._unjudged and self._may_warn("probabilities"):
             self._judge(torch.cat(self._first).cpu(), counted=True)
-            self._first = []
+            self._first, self._unjudged = [], False
         unseen = unseen_classes(self._counting, actual, prevalence)
         total, missing = torch.stack((actual.sum(), unseen.sum().to(actual))).tolist()
         uncounted = self._report_uncounted(faults.tolist())

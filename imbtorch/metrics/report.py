@@ -170,7 +170,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         """
         own, drawn = self._own(self._state), bool(self._readings.bounded)
         matrix = drawn or self._prevalence is not None or self._readings.needs_matrix
-        counting, state = self._counting.on_host(own, matrix=matrix, buckets=drawn)
+        counting, state = self._counting.on_host(own, matrix=matrix, buckets=drawn, copy=self._copied)
         rest = None if counting is self._counting else (self._counting, own)
         at = Snapshot.of(counting, state, self._prevalence, rest)
         counted = at.read().marginal if self._prevalence is None else sums(at.counts)

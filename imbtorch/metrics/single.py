@@ -217,7 +217,9 @@ class ConfusionMatrixMetric(LocalCounts):
         Raises:
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
         """
-        counting, state = self._counting.on_host(self._state, matrix=self.needs_matrix, buckets=False)
+        counting, state = self._counting.on_host(
+            self._state, matrix=self.needs_matrix, buckets=False, copy=self._copied
+        )
         counts = self._needed(counting.counts(state))
         self._report_problems(counting.faults(state), targets(counts))
         self.last_margins = Margins(*(part.clone() for part in sums(counts)))
