@@ -164,7 +164,7 @@ class LogitAdjustmentSweep(DecidingSweep):
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
         """
-        state = self._state.cpu()
+        state = self._copied(self._state)
         buckets = self._adjusted.of_buckets(state)
         actual = buckets.actual.sum((0, 1))
         self._report_problems(self._adjusted.faults(state), actual)

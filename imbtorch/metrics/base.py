@@ -19,7 +19,7 @@ from imbtorch.counting.arguments import Layout, Task, Thresholds
 from imbtorch.counting.batches import FAULTS, Batch
 from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.logits import ENOUGH, PROBABILITIES, like_probabilities
-from imbtorch.counting.tasks import Counter, Counting
+from imbtorch.counting.tasks import MANY_CELLS, Counter, Counting
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
 from imbtorch.metrics.seen_samples import MOST, digest
@@ -224,8 +224,8 @@ class CountsMetric(SummedState):
             self._judge(torch.cat(self._first), counted=False)
 
     def _copied(self, state: Tensor) -> Tensor:
-        """Copy a state to the host, and in the same trip the first logits that are still to be judged."""
-        if not self._unjudged or state.is_cpu:
+        """Copy a state to the host, and in the same trip, unless it is large, first logits that are to be judged."""
+        if not self._unjudged or state.is_cpu or len(state) > MANY_CELLS:
             return state.cpu()
         first = torch.cat(self._first).float()
         bits = first.contiguous().view(torch.int32).flatten().long()  # which int64 and float64 states can hold

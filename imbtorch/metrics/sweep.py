@@ -210,7 +210,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
         """
-        state = self._state.to("cpu", copy=True)
+        state = self._state.clone() if self._state.is_cpu else self._copied(self._state)
         counts, faults = self._histogram.counts(state), self._histogram.faults(state)
         actual = counts.sum(-1)
         self._report_problems(faults, actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
