@@ -21,6 +21,7 @@ from imbtorch.plots.curves import (
 )
 from imbtorch.plots.style import (
     LEGEND_ROW,
+    LINES,
     TITLE_PAD,
     add_legend,
     bracketed,
@@ -349,7 +350,9 @@ def draw_curves(
     """Draw a curve for each model, then the operating points, and return these."""
     looks = {name: line_style(index, len(curve)) for index, (name, curve) in enumerate(curves.items())}
     for name, curve in curves.items():
-        line = {key: looks[name][key] for key in ("color", "linestyle")}  # markers are for operating points
+        line = looks[name]
+        if len(looks) <= len(LINES):  # then colours and dashes tell curves apart, and markers are operating points
+            line = {key: line[key] for key in ("color", "linestyle")}
         ax.plot(*curve.T.tolist(), label=texts.get(name), linewidth=1.5, zorder=2.5, **line, **options)
     marked = {name: point.tolist() for name, point in points.items()}
     dot: dict[str, Any] = {"markersize": 11 if len(marked) <= FEW else 8, "markeredgewidth": 1.5, "clip_on": False}
