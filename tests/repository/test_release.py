@@ -238,8 +238,8 @@ def test_a_wheel_with_tests_or_studies_is_refused(name, release, tmp_path):
 def test_a_large_file_and_a_folder_with_old_files_are_refused(release, tmp_path, capsys):
     wheel = wheel_with(tmp_path)
     release.check_size(wheel)
-    assert "bytes of at most 550,000" in capsys.readouterr().out
-    wheel.write_bytes(bytes(550_001))
+    assert "bytes of at most 650,000" in capsys.readouterr().out
+    wheel.write_bytes(bytes(650_001))
     with pytest.raises(SystemExit, match="too large"):
         release.check_size(wheel)
     with pytest.raises(SystemExit, match="must be empty"):
