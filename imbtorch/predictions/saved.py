@@ -301,9 +301,22 @@ class Predictions:
         Raises:
             ValueError: for labels that are not those of the plan, and as :meth:`report`.
 
-        >>> data = Predictions({"pred": [0] * 90 + [1] * 10, "label": [0] * 20 + [None] * 75 + [1] * 5}, target="label")
-        >>> data.estimate("pred", plan={0: 90, 1: 10})["precision"]
-        tensor(1.)
+        >>> columns = {"pred": [0] * 90 + [1] * 10, "label": [0] * 20 + [1] * 3 + [None] * 72 + [1] * 4 + [0]}
+        >>> data = Predictions(columns, target="label")
+        >>> print(data.estimate("pred", plan={0: 90, 1: 10}, measures=["precision", "recall"]).table())
+        predicted  pool  labelled  1 among labels
+        0            90        23               3
+        1            10         5               4
+        <BLANKLINE>
+        measure                     all
+        precision  0.800 [0.500, 0.900]
+        recall     0.405 [0.118, 0.750]
+        <BLANKLINE>
+        - of the pool (exact: holds in 95% or more of all labellings of any pool)
+        - precision, recall: of '1'
+        - on trust: drawn at random within the classes that this model and threshold predict; not
+          complaints, not labels drawn for another model or used for the threshold
+        - these 100 rows imply that 10% are predicted as '1' (alert rate)
         """
         check_choice("of", of, get_args(Of))
         check_level(level)
