@@ -143,7 +143,10 @@ def _label(options: argparse.Namespace) -> tuple[int, str]:
     )
     known = dict[int, str]()
     if options.labelled is not None:
-        earlier = open_plan(Path(options.labelled).with_suffix(".plan.json"))
+        beside = Path(options.labelled).with_suffix(".plan.json")
+        if not beside.exists():
+            raise ValueError(f"--labelled {options.labelled} needs its plan beside it, {beside}, which came with it")
+        earlier = open_plan(beside)
         plan.check_holds(earlier)
         known = labels_of(Files(options.labelled, ["label"], None, ".", True, None), earlier)
     told = "--expect precision=.6,recall=.3 says how wide F1 and recall will be, for this guess"
