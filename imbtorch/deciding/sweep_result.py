@@ -1,4 +1,4 @@
-"""Results of sweeps: values, curves, intervals and best thresholds, independent of the sweep."""
+"""Results of sweeps: values, curves, intervals and chosen thresholds, independent of the sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import check_generator, computed_on_cpu
 from imbtorch.counting.tasks import Counting
-from imbtorch.counts import check_choice, evaluated
+from imbtorch.counts import check_choice, evaluated, ratio
 from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import (
     area,
@@ -23,6 +23,7 @@ from imbtorch.deciding.curves import (
     average_precision_interval,
     bootstrap_histogram,
     by_labels,
+    cells_at,
     matrices_of,
     partial_area_at,
     partial_areas,
@@ -206,7 +207,7 @@ class SweepResult(Result):
             "sweep.metric(Recall, at=point).interval()"
         )
         if name == self._settings.name:
-            remedy = f"; 'value' is the best {name}"
+            remedy = f"; 'value' is the {name} at the chosen threshold"
         check_choice("name", name, ("threshold", "value", *get_args(Also)), remedy)
         if name in ("auc", AP):
             histogram = self._countable(repr(name), level, generator)
@@ -271,7 +272,7 @@ class SweepResult(Result):
     def _value_interval(
         self, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
     ) -> Interval:
-        """Compute the interval of the best value of one label, corrected for the choice."""
+        """Compute the interval of the chosen value of one label, corrected for the choice."""
         settings = self._settings
         measure = settings.at_prevalence(settings.measure, index)
         corrected = self._held_out(index, histogram, generator)
@@ -291,7 +292,7 @@ class SweepResult(Result):
         return replace(found, low=low, high=high, method=method)
 
     def _corrected(self, index: int) -> Interval:
-        """Compute the interval of the value at the best threshold of one label; equal calls draw alike."""
+        """Compute the interval of the value at the chosen threshold of one label; equal calls draw alike."""
         return self._value_interval(index, self._parts()[index], 0.95, torch.Generator().manual_seed(0))
 
     def _held_out(self, index: int, histogram: Tensor, generator: torch.Generator | None) -> HeldOut:
@@ -509,7 +510,7 @@ class SweepResult(Result):
         )
         vars(point)["class_axis"] = self.class_axis
         if point.alerts in (0, 1):
-            warn_caller(f"ThresholdSweep: the best threshold predicts the same for all samples: {point}")
+            warn_caller(f"ThresholdSweep: the chosen threshold predicts the same for all samples: {point}")
         return point
 
     def metric(
@@ -519,7 +520,7 @@ class SweepResult(Result):
         at: OperatingPoint | Mapping[str, OperatingPoint] | None = None,
         **arguments: Any,
     ) -> M:
-        """Make a metric with the best threshold, or with the best threshold of each label for multilabel.
+        """Make a metric with the chosen threshold, or with that of each label for multilabel.
 
         Args:
             cls: metric class, :class:`~imbtorch.ImbalanceReport` or ``functools.partial`` of one.
@@ -597,21 +598,22 @@ class SweepResult(Result):
     # --- table and pictures ------------------------------------------------------------------------------------------
 
     def table(self) -> Table:
-        """Return positives, best threshold and value of each label or class, and the value corrected for the choice.
+        """Return positives, threshold, alert rate and value of each label or class, and the corrected value.
 
-        The corrected value is the estimate of ``interval("value")`` with its bounds. It takes some
-        0.2 s a label, so with more than 20 labels or classes it is left out. It is nan for labels that have targets of
-        one class only, and for weighted counts. The binary task has one row, for class 1. A note names labels and
-        classes with fewer than ten positives: their thresholds depend on a few scores.
+        ``alerts`` is the share of samples that the threshold flags, at ``prevalence`` if there is one. The corrected
+        value, for the choice on the same samples, is the estimate of ``interval("value")`` with its bounds. It takes
+        some 0.2 s a label, so with more than 20 labels or classes it is left out. It is nan for labels that have
+        targets of one class only, and for weighted counts. The binary task has one row, for class 1. A note names
+        labels and classes with fewer than ten positives: their thresholds depend on a few scores.
 
         >>> from imbtorch import ThresholdSweep
         >>> sweep = ThresholdSweep("f1", thresholds=11)
         >>> scores = torch.tensor([0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75])
         >>> sweep.update(scores.repeat(5), torch.tensor([0, 0, 0, 1, 0, 1, 1, 1]).repeat(5))
         >>> print(sweep.table())
-        class  positives  threshold  value             corrected
-        1             20        0.3  0.889  0.775 [0.596, 0.963]
-        value: f1 at the best threshold, corrected for the choice on the same samples (95% held-out tenths,
+        class  positives  threshold  alerts  value             corrected
+        1             20        0.3   0.625  0.889  0.775 [0.596, 0.963]
+        value: f1 at the chosen threshold, corrected for the choice on the same samples (95% held-out tenths,
           posterior)
         """
         task = self._settings.counting.task
@@ -619,9 +621,12 @@ class SweepResult(Result):
         columns = {
             "positives": self._histogram[..., 1, :].sum(-1).reshape(-1).tolist(),
             "threshold": self._values_of("threshold").tolist(),
+            "alerts": self._alert_rates().tolist(),
             "value": self._values_of("value").tolist(),
         }
-        note = f"value: {self._settings.name} at the best threshold"
+        within = self._settings.within_text
+        where = f"threshold chosen {within}" if within else "chosen threshold"
+        note = f"value: {self._settings.name} at the {where}"
         if len(names) <= MOST_IN_TABLE:
             nan = torch.full((len(names),), torch.nan)
             found = self._with_interval("value", nan, list(range(len(names))))
@@ -646,10 +651,10 @@ class SweepResult(Result):
     def plot(self, kind: Curve | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.
 
-        The best threshold is marked in each curve, with its value; with several labels or classes the value is in the
-        legend. Of more than ten labels or classes, the ten with the fewest positives are drawn.
+        The chosen threshold is marked in each curve, with its value and the highest one, which of several labels or
+        classes are in the legend. Of more than ten labels or classes, the ten with the fewest positives are drawn.
 
-        Legends and error bars show 95% intervals (:meth:`interval`): the corrected interval of the best value, for up
+        Legends and error bars show 95% intervals (:meth:`interval`): the corrected interval of the chosen value, for up
         to five labels because it takes draws, AUC, and average precision. Intervals that cannot be computed are
         left out, such as the intervals of weighted counts. The default thresholds are spaced evenly as logits, and so
         is their axis.
@@ -703,22 +708,24 @@ class SweepResult(Result):
         from imbtorch.plots.thresholds import plot_sweep
 
         thresholds, values = self.curve()
-        best = torch.stack((self._values_of("threshold"), self._values_of("value")), -1)
-        few, nan = len(best) <= MOST_CORRECTED, torch.full((len(best),), torch.nan)
+        chosen = torch.stack((self._values_of("threshold"), self._values_of("value")), -1)
+        few, nan = len(chosen) <= MOST_CORRECTED, torch.full((len(chosen),), torch.nan)
         return plot_sweep(
             thresholds,
             values.reshape(-1, len(thresholds))[labels],
             ax,
-            best=best[labels],
+            chosen=chosen[labels],
             corrected=self._with_interval("value", nan, labels) if few else None,
             labels=[self._settings.class_names[index] for index in labels],
             name=self._settings.name,
             scale="logit" if self._settings.crowded else "linear",
+            within=self._settings.within_text,
+            higher_is_better=bool(self._settings.measure.higher_is_better),
         )
 
     def _plot_areas(self, kind: Areas, labels: list[int], ax: Any | None) -> tuple[Any, Any]:
         """Draw curves with their areas, or average precisions alone."""
-        from imbtorch.plots.operating import plot_average_precisions, plot_best_thresholds
+        from imbtorch.plots.operating import plot_average_precisions, plot_chosen_thresholds
 
         name, areas = ("auc", self.auc()) if kind == "roc" else (AP, self.average_precision())
         swept = self._settings.parts(self._histogram if kind == "roc" else self.rates(), None)
@@ -728,15 +735,22 @@ class SweepResult(Result):
         if kind == AP:
             item = "Class" if self._settings.counting.task == "multiclass" else "Label"
             return plot_average_precisions(counts, ax, precisions=shown, item=item)
-        return plot_best_thresholds(
+        return plot_chosen_thresholds(
             kind,
             counts,
             ax,
             places=self._chosen.place.reshape(-1)[labels],
-            best=self._values_of("threshold")[labels],
-            measure=self._settings.name,
+            thresholds=self._values_of("threshold")[labels],
+            chosen_for=f"{self._settings.name} {self._settings.within_text}".rstrip(),
             areas=shown,
         )
+
+    def _alert_rates(self) -> Tensor:
+        """Return the share of samples that the chosen threshold of each label flags, float64 ``[L]``."""
+        places = self._chosen.place.reshape(-1)
+        of_labels = self.rates().reshape(len(places), *self._histogram.shape[-2:])
+        tn, fp, fn, tp = cells_at(of_labels, torch.arange(len(places)), places)
+        return ratio(fp + tp, tn + fp + fn + tp) * (self.log_odds.reshape(-1) < torch.inf)  # nothing is above 1
 
     def _values_of(self, name: str) -> Tensor:
         """Return a value of all labels, float64 ``[L]`` on the CPU."""

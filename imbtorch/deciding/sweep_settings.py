@@ -25,6 +25,7 @@ from imbtorch.deciding.thresholds import (
     Limits,
     all_promised,
     candidates,
+    limits_text,
     with_one,
     worst_value,
 )
@@ -227,6 +228,12 @@ class SweepSettings:
     def constrained(self) -> bool:
         """True if the threshold is chosen within limits or by costs."""
         return bool(self.limits) or self.costs is not None
+
+    @property
+    def within_text(self) -> str:
+        """Limits and costs by which the threshold is chosen, as text; empty without."""
+        parts = ["by costs"] * (self.costs is not None) + [f"with {limits_text(self.limits)}"] * bool(self.limits)
+        return " ".join(parts if self.sure is None else [*parts, f"at sure={self.sure:g}"])
 
     @property
     def steady(self) -> bool:

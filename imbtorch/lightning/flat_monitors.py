@@ -125,7 +125,7 @@ class Course:
         made += labels if counter.task == "multilabel" else ""
         if counter.task == "multiclass":
             made = f"LogitAdjustmentSweep({measure!r}, train_counts"
-        prefix = f"{getattr(counter, 'prefix', '')}best_"
+        prefix = f"{getattr(counter, 'prefix', '')}sweep_"
         return (
             f"{ADVICE}: build self.sweep = imbtorch.{made}, logits={counter.logits}, prefix={prefix!r}) in __init__, "
             "update it with the scores in validation_step, log it by self.log_dict(self.sweep), write "

@@ -201,7 +201,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         return result_of_histogram(self._settings, cast(Histogram, counter), state, self._hidden).rows
 
     def compute(self) -> dict[str, Tensor]:
-        """Compute the best threshold and its value from the scores of all processes (a collective step); set the rule.
+        """Choose a threshold from the scores of all processes (a collective step), compute its value, and set the rule.
 
         With several labels or classes the names are ``threshold/<label>``, ``value/<label>`` and ``value``, the mean of
         the labels with targets of both classes and a value; it is nan while no threshold keeps the limits of a label.
