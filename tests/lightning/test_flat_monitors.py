@@ -1,4 +1,4 @@
-"""Monitored values that cannot choose an epoch, in simulated series and with real trainers."""
+"""`metrics/flat_monitors.py`: monitored values that cannot choose, in simulated series and with real trainers."""
 
 import random
 import re
