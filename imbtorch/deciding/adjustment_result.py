@@ -242,8 +242,7 @@ class LogitAdjustmentResult(Result):
                 constraints add to the ones of the sweep; ``{}`` removes all constraints of the sweep.
 
         Returns:
-            The point as :class:`~imbtorch.deciding.adjustments.AdjustmentPoint`, which
-            :meth:`imbtorch.LogitAdjustment.take` accepts.
+            :class:`~imbtorch.statistics.AdjustmentPoint`, which :meth:`imbtorch.LogitAdjustment.take` accepts.
 
         Raises:
             ValueError: if no tau satisfies the constraints (the error says what is reachable); for unknown measures,
@@ -335,10 +334,11 @@ class LogitAdjustmentResult(Result):
         held = self._held_text()
         return f"{shown}; {held}" if held else shown
 
-    def table(self) -> Table:
+    def table(self, digits: int = 3) -> Table:
         """Return the values of the plain rule, of tau = 1 and of the chosen tau: measures and recalls of class groups.
 
         ``table["value"]["recall/few"]["plain"]`` is one of them. The last line is :meth:`gain` with its interval.
+        ``digits`` is the number of decimals of values.
         """
         adjustments, settings = self._adjustments, self._tau_settings
         chosen = f"tau = {self.tau:g}" if self._feasible else ""
@@ -352,7 +352,8 @@ class LogitAdjustmentResult(Result):
         for name in names:
             each = self.curve(name)[1]
             values[name] = {head: Cell(each[i].item(), mark="*" * (head == chosen)) for head, i in columns.items()}
-        return Table({"value": values}, ("*: the chosen tau. " * bool(chosen) + self._gain_text(),))
+        notes = ("*: the chosen tau. " * bool(chosen) + self._gain_text(),)
+        return Table({"value": values}, notes, digits=digits)
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw measures and recalls of the class groups over tau, with the chosen one marked.

@@ -16,12 +16,14 @@ from imbtorch.deciding.thresholds import InfeasibleError, worst_value
 from imbtorch.reports.groups import few_samples_text
 from imbtorch.reports.problems import describe_unseen
 from imbtorch.reports.rows import Finder
+from imbtorch.suggestions import first_names
 
 if TYPE_CHECKING:
     from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
     from imbtorch.deciding.sweep_result import SweepResult
 
 TOLERANCE, FEW_TOLERANCE = 0.002, 0.01  # errors of an area that need no warning: of one bin, of AUC by few scores
+FEW_POSITIVES = 10  # below which a threshold rests on few scores
 CROWD = 100  # number of samples in a bin from which to warn
 APART = 0.3  # total variation between prior and samples from which their order may be wrong
 ALIKE = 0.1  # total variation between both, each sorted, below which it is
@@ -166,7 +168,19 @@ def _few_samples(result: SweepResult) -> str:
     return few_samples_text(settings.measure, names, counts, shares.reshape(-1, 2), (0, 1), samples_text)
 
 
+def _few_positives(result: SweepResult) -> str:
+    """Name labels and classes whose thresholds depend on a few scores."""
+    settings, positives = result._settings, result._histogram[..., 1, :].sum(-1).reshape(-1).tolist()
+    names = [name for name, number in zip(settings.class_names, positives, strict=True) if 0 < number < FEW_POSITIVES]
+    if not names or settings.counting.weighted:
+        return ""
+    of = "" if settings.counting.task == "binary" else f" of {first_names(names)}"
+    what = f"fewer than {FEW_POSITIVES} positives{of}"
+    return f"{what}: the threshold rests on a few scores, and another sample would choose another one"
+
+
 OF_THRESHOLDS: tuple[Finder, ...] = (
+    ("few positives", _few_positives),
     ("unseen", _unseen),
     ("probabilities", _like_probabilities),
     ("crowded", _beyond_the_ends),

@@ -40,7 +40,7 @@ from imbtorch.deciding.thresholds import held_text, probabilities, read_at, with
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
 from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
-from imbtorch.reports.rows import PROMISED, Finder, Result
+from imbtorch.reports.rows import PROMISED, Finder, Result, Row  # noqa: F401 - hints of a dataclass need Row
 from imbtorch.reports.texts import UNSURE
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Cell, Table
@@ -53,7 +53,6 @@ RESAMPLES = 400
 DRAWS = 10_000  # draws, or resamples of buckets, for the interval of the value
 MOST_DRAWN = 10  # most labels or classes in one picture
 MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals of their values
-FEW_POSITIVES = 10  # below which the table says that a threshold rests on few scores
 MOST_IN_TABLE = 20  # and a table, for which one waits
 
 
@@ -597,14 +596,14 @@ class SweepResult(Result):
 
     # --- table and pictures ------------------------------------------------------------------------------------------
 
-    def table(self) -> Table:
+    def table(self, digits: int = 3) -> Table:
         """Return positives, threshold, alert rate and value of each label or class, and the corrected value.
 
         ``alerts`` is the share of samples that the threshold flags, at ``prevalence`` if there is one. The corrected
         value, for the choice on the same samples, is the estimate of ``interval("value")`` with its bounds. It takes
         some 0.2 s a label, so with more than 20 labels or classes it is left out. It is nan for labels that have
-        targets of one class only, and for weighted counts. The binary task has one row, for class 1. A note names
-        labels and classes with fewer than ten positives: their thresholds depend on a few scores.
+        targets of one class only, and for weighted counts. The binary task has one row, for class 1. ``digits`` is the
+        number of decimals of values. A note names labels and classes with fewer than ten positives.
 
         >>> from imbtorch import ThresholdSweep
         >>> sweep = ThresholdSweep("f1", thresholds=11)
@@ -635,18 +634,12 @@ class SweepResult(Result):
             method = found.method.partition(";")[0] or "interval"
             note += f", corrected for the choice on the same samples (95% {method})"
         rows = {name: {head: cells[at] for head, cells in columns.items()} for at, name in enumerate(names)}
-        few = [name for name, number in zip(names, columns["positives"], strict=True) if 0 < number < FEW_POSITIVES]
         notes: tuple[str, ...] = (note,)
         texts = map(threshold_text, columns["threshold"], self._chosen.log_odds.reshape(-1).tolist())
         rounded = [f"{name}: {text}" for name, text in zip(names, texts, strict=True) if "logit" in text]
         notes += (f"probabilities that are rounded: {first_names(rounded)}",) if rounded else ()
-        if few and not self._settings.counting.weighted:
-            kind = "" if task == "binary" else f" of {first_names(few)}"
-            notes += (
-                f"fewer than {FEW_POSITIVES} positives{kind}: the threshold rests on a few scores, and another sample "
-                "would choose another one",
-            )
-        return Table({"label" if task == "multilabel" else "class": rows}, (*notes, *self.problems.values()))
+        kind = "label" if task == "multilabel" else "class"
+        return Table({kind: rows}, (*notes, *self.problems.values()), digits=digits)
 
     def plot(self, kind: Curve | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.

@@ -710,7 +710,7 @@ def _counting_metrics(module: nn.Module) -> Iterator[tuple[str, CountsMetric]]:
 
 def _sweep_to_monitor(course: Course, module: nn.Module, known: Container[str]) -> str:
     """Return how to monitor a sweep of the module, or a new one, given the names that are logged."""
-    name, mode, path = f"{getattr(course.counter, 'prefix', '')}best_value", "max", "sweep"
+    name, mode, path = f"{getattr(course.counter, 'prefix', '')}sweep_value", "max", "sweep"
     first = (
         f"build self.sweep = {course.sweep(f', prefix={name[:-5]!r}')} in __init__, update it with the scores in "
         "validation_step, log it by self.log_dict(self.sweep), "

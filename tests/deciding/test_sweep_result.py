@@ -258,9 +258,18 @@ def test_the_table_names_labels_with_few_positives_and_no_epoch_is_warned_of_the
         notes = sweep.table().notes
         sweep.reset()
     assert notes[1].startswith("fewer than 10 positives of cat, emu: the threshold rests on a few scores")
+    assert sweep.result().problems == {"few positives": notes[1]}
     one = ThresholdSweep("f1")
     one.update(scores[:, 2], target[:, 2])
     assert one.table().notes[1].startswith("fewer than 10 positives: the threshold")
+
+
+def test_tables_have_as_many_decimals_as_asked_for():
+    sweep = ThresholdSweep("accuracy", thresholds=torch.tensor([0.5]))
+    sweep.update(torch.tensor([0.1] * 40 + [0.9] * 23), torch.tensor([0] * 39 + [1] * 24))  # 62 of 63 are right
+    assert " 0.98413 " in str(sweep.table(digits=5))
+    assert "& 0.98 &" in sweep.table(digits=5).to_latex(digits=2)
+    assert "| 0.984 |" in sweep.table().to_markdown()
 
 
 def test_what_cannot_be_corrected_is_a_dash_and_many_labels_are_not():

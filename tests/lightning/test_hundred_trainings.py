@@ -1,4 +1,4 @@
-"""A theme of `flat_monitors.py` and `monitor_guard.py`: one hundred right trainings, none of which gets a false alarm.
+"""`monitor_guard.py` and `metrics/flat_monitors.py`: one hundred right trainings, none of which gets a false alarm.
 
 Their tables are those of scikit-learn. A warning that a value could not choose must be true of the predictions that the
 module itself has counted; no other warning may come.
