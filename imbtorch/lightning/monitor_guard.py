@@ -138,10 +138,11 @@ class _Guard:
         if trainer.state.fn != "test":
             return
         states = [each for each in checkpoint.get("callbacks", {}).values() if isinstance(each, dict)]
-        states = [each for each in states if each.get("monitor") and each.get("best_model_path")]
-        tested = os.path.basename(str(trainer.ckpt_path))
-        mine = [each for each in states if os.path.basename(each["best_model_path"]) == tested]
-        monitors = {each["monitor"] for each in (mine or states)}
+        kept = [(each["best_model_path"], each["monitor"]) for each in states if each.get("monitor")]
+        kept, tested = [each for each in kept if each[0]], str(trainer.ckpt_path)
+        there = [each for each in kept if each[0] == tested]  # unless its folder was moved
+        by_name = [each for each in kept if os.path.basename(each[0]) == os.path.basename(tested)]
+        monitors = {monitor for _, monitor in there or by_name or kept}
         for name, (_, sweep) in _sweeps(pl_module).items():
             sweep.keeps = name if monitors == {name} else sweep.keeps * (monitors == {sweep.keeps})
 
