@@ -330,7 +330,7 @@ def check_square(counts: Counts) -> Tensor:
     if not isinstance(counts, Tensor):
         raise TypeError(
             f"counts must be a tensor [..., K, K] or Margins, got {type(counts).__name__}; use "
-            f"{'its counts' if hasattr(type(counts), 'counts') else 'torch.as_tensor'}"
+            f"{'its counts()' if hasattr(type(counts), 'counts') else 'torch.as_tensor'}"
         )
     if counts.is_nested:
         raise TypeError("counts must be an ordinary tensor [..., K, K], got a nested one; pass its parts one by one")

@@ -930,7 +930,7 @@ INPUTS: dict[str, Input] = {
     "a third class among targets": Input(
         to(
             (*OF_SCORES, *ALL_ESTIMATES),
-            Refused(ValueError, ("2",), "positive|column for|two classes|each class|class.names"),
+            Refused(ValueError, ("2",), "positive|column for|two classes|each class|class.names|unclear"),
         ),
         put(2, "truth", "part"),
     ),

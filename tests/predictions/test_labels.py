@@ -678,7 +678,7 @@ def test_classes_of_a_pool_are_typed_like_those_of_a_report():
 
 
 def test_numbers_of_a_pool_are_whole_and_hold_the_rows():
-    for sizes, text in (({0: 90.9, 1: 9}, "plan must be"), ({0: 1, 1: SIZE}, "but the source has")):
+    for sizes, text in (({0: 90.9, 1: 9}, r"plan\[0\] must be"), ({0: 1, 1: SIZE}, "but the source has")):
         with pytest.raises((TypeError, ValueError), match=text):
             data_of(SMALL).estimate("pred", plan=sizes)
     with pytest.raises(ValueError, match="threshold needs scores"):
