@@ -652,6 +652,11 @@ def jackknife(measure: Measure, clusters: Tensor, pooled: Tensor, event_dims: in
 # --- shared with other modules --------------------------------------------------------------------------------------
 
 
+def clamped(interval: Interval, least: float, most: float) -> Interval:
+    """Keep the bounds of an interval within a range; nan stays."""
+    return replace(interval, low=interval.low.clamp(min=least), high=interval.high.clamp(max=most))
+
+
 def outermost(low: Tensor, high: Tensor, *ends: Tensor) -> tuple[Tensor, Tensor]:
     """Widen bounds where necessary, so that they include further values; nan stays."""
     for end in ends:
