@@ -65,7 +65,7 @@ class PairedModels:
         thresholds: threshold of the new and of the old model, if classes were predicted from scores.
         called: names of the new and the old model in texts.
         shares: shares that the new and the old model predict positive of all rows, if some have no label.
-        left_out: lines that say how many rows were left out.
+        left_out: lines on rows that were left out, and on thresholds.
     """
 
     names: tuple[str, ...]
