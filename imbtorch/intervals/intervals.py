@@ -577,7 +577,7 @@ def of_clusters(
     for name, measure in measures.items():
         drawn, own = resampled[name], by_class[name]
         if (weight := recall_weights(measure, counts)) is not None:
-            low, high = bounds_of_recalls(clusters.diagonal(dim1=-2, dim2=-1), clusters.sum(-1), weight, level)
+            low, high = bounds_of_recalls(clusters.diagonal(dim1=-2, dim2=-1), clusters.sum(-1), weight, level, hashed)
             named = method.replace("cluster bootstrap", OF_MEANS)
             found[name] = Interval(own.estimate, low, high, level, named, drawn if keep_draws else None)
             continue
