@@ -250,7 +250,7 @@ def paired_compare(
     half a sample of each class that only a predicts right, and half a sample that only b does, so equal predictions do
     not imply equal models (page "Intervals"). In simulations the interval covered the true difference in 0.92 to 1.0
     of sets, and a model that is worse by exactly a margin passed a gate in 0 to 0.06 of them. Decide by the interval:
-    for models that hardly differ the probability is too high (0.74 to 0.81 said, 0.59 to 0.77 true).
+    for models that hardly differ the probability is too high (0.68 to 0.79 said, 0.57 to 0.78 true).
 
     **Clusters.** Samples that resemble each other, such as the visits of a patient, need ``cluster=ids``: they then
     count as many samples as their clusters are worth. In simulations of 10 to 100 clusters the interval covered 0.95 to

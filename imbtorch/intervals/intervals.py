@@ -621,7 +621,7 @@ def large_cluster_text(largest: str) -> str:
     """Return a text on what the largest cluster, which a text names, does to intervals."""
     return (
         f"{largest} of the samples; if values fall with the size of clusters, intervals are too narrow, as "
-        "larger clusters may not have come (in simulations 95% intervals then covered 0.74 to 0.98)"
+        "larger clusters may not have come (in simulations 95% intervals then covered 0.70 to 0.98)"
     )
 
 

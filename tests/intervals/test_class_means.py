@@ -103,7 +103,9 @@ def test_buckets_of_patients_without_errors_are_worth_their_patients(patients):
     ids = torch.arange(patients).repeat_interleave(10)
     report.update(target[keep.flatten()], target[keep.flatten()], cluster=ids[keep.flatten()])
     hashed = report.interval("balanced_accuracy")
-    assert float(1 - known.low) * 0.6 < float(1 - hashed.low) < float(1 - known.low) * 1.6  # as those of some 50 patients before
+    assert (
+        float(1 - known.low) * 0.6 < float(1 - hashed.low) < float(1 - known.low) * 1.6
+    )  # as those of some 50 patients before
 
 
 def test_the_order_of_classes_and_of_clusters_moves_no_bound_of_their_mean():
