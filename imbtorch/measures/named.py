@@ -457,7 +457,7 @@ def range_of(measure: object, *, of_difference: bool = False) -> tuple[float, fl
     They are infinite where nobody knows them. A name is that of an area under a curve.
 
     >>> range_of(measure_of_counts("recall", 2), of_difference=True)
-    (-1.0, 1.0)
+    (-1, 1)
     """
     low, high = measure.traits.value_range if isinstance(measure, AveragedMeasure) else (None, None)
     low, high = (0.0, 1.0) if isinstance(measure, str) else (low, high)
