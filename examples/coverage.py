@@ -3,7 +3,7 @@
     pip install -e ".[examples]" tqdm
     python examples/coverage.py looks images         # simulate two tables: simulated/looks.csv and images.csv
     python examples/coverage.py gate --sets 20       # print rows of 20 sets a cell instead
-    python examples/coverage.py --page               # write the tables of coverage.md from the CSV files
+    python examples/coverage.py --page               # write the tables of coverage.md and figures of methods.md
 
 A table is described by the function that it decorates. A row is a cell: its settings, the number of sets, the seed, and
 what the sets gave. ``covered`` begins the columns of intervals of imbtorch; BA is balanced accuracy. Results do not
@@ -21,6 +21,7 @@ import argparse
 import csv
 import math
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -103,6 +104,24 @@ def inside(interval: Interval | None, value: float) -> bool:
     return bool(interval.low <= value <= interval.high)
 
 
+class Seen:
+    """Intervals of a cell, by name, with the true values."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[tuple[float, float, float]]] = {}
+
+    def add(self, names: Sequence[str], interval: Interval, values: Tensor | float) -> None:
+        """Add an interval of one value, or of several with a name each; bounds and estimate relative to the truth."""
+        apart = [(each - values).flatten().tolist() for each in (interval.low, interval.high, interval.estimate)]
+        for name, *row in zip(names, *apart, strict=True):
+            self.rows.setdefault(name, []).append(tuple(row))
+
+    def summary(self) -> tuple[list[float], list[float]]:
+        """Coverage of each name, and mean width over the range that contains the central 95% of the estimates."""
+        found = [widths_.summary(*torch.tensor(rows, dtype=torch.float64).T) for rows in self.rows.values()]
+        return [row[0] for row in found], [row[2] if math.isfinite(row[2]) else math.nan for row in found]
+
+
 def share_within(low: Tensor, high: Tensor, value: Tensor | float) -> float:
     return float(((low <= value) & (value <= high)).double().mean())
 
@@ -167,7 +186,7 @@ def text(value: Any) -> str:
 
 
 FIXED, RARE = ("fixed", "drawn"), (10, 30, 100)  # totals of classes; samples of a rare class
-THREE = "covered BA, covered macro F1, covered IAM"
+THREE, WIDE = "covered BA, covered macro F1, covered IAM", "width BA, width macro F1, width IAM"
 LABELS = "samples, labels, common"
 KIND = "clusters, samples, parts, one-class, Zipf sizes, positive"
 LIMITS = "scores, AUC, negatives, positives, limits, sure, best by, step"
@@ -423,6 +442,26 @@ def compared(sets: int, size: int, rare: int, spread: float, shared: float) -> l
     return means(rows)
 
 
+@table("named_comparisons", "K, rare, spread, shared | covered BA, width BA, said, true", product((2, 5, 10), RARE,
+    (0.02, 0.1), (0.0, 0.7)), 400)  # fmt: skip
+def compared_by_name(sets: int, size: int, rare: int, spread: float, shared: float) -> list[float]:
+    """Coverage of `paired_compare("balanced_accuracy", ...)`, whose method is not that of a function, and what it says.
+
+    Models and samples are those of `compared`.
+    """
+    totals, seen, found = torch.full((size,), 200), Seen(), []
+    totals[-1] = rare
+    for _ in range(sets):
+        recalls = (0.8 + spread * torch.randn(2, size)).clamp(0.05, 0.995)
+        a, b, target = joint_counts(recalls, totals, shared)
+        paired = paired_compare("balanced_accuracy", a, b, target, size)
+        true, chance = float(recalls[0].mean() - recalls[1].mean()), float(paired.probability)
+        seen.add(("BA",), paired.difference, true)
+        found.append([max(chance, 1 - chance), float((chance >= 0.5) == (true > 0))])
+    covered, wide = seen.summary()
+    return [*covered, *wide, *means(found)]
+
+
 # --- a gate ---------------------------------------------------------------------------------------------------------
 
 TESTS = ((300, 300), (540, 60), (580, 20), (1425, 75), (2850, 150), (480, 90, 30))
@@ -643,8 +682,8 @@ MEASURED_ODD: Measures = {"recall": partial(imbtorch.recall, average="none"), "B
 
 
 @table("odd_clusters", f"clusters, samples, holding positives, falls, correlation, TNR, TPR, Pareto, "
-    f"large, lognormal | covered TNR, covered TPR, {THREE}, covered difference, named, named of misses, warned",
-    one(ODD), 200)  # fmt: skip
+    f"large, lognormal | covered TNR, covered TPR, {THREE}, covered difference, named, named of misses, warned, "
+    f"width TNR, width TPR, {WIDE}, width difference", one(ODD), 200)  # fmt: skip
 def of_odd_clusters(sets: int, kind: Odd) -> list[float]:
     """Coverage by `bootstrap`, and of the difference of balanced accuracy from a poorer model whose recalls never fall.
 
@@ -657,24 +696,26 @@ def of_odd_clusters(sets: int, kind: Odd) -> list[float]:
     counts = kind.drawn(random, sets)
     counts = counts[(counts.sum((1, -1)) > 0).all(-1)]
     each = [bootstrap(MEASURED_ODD, part, 500, clusters=True) for part in counts]
-    held = {}
-    for name, measure in MEASURED_ODD.items():
-        low, high = (torch.stack([getattr(part[name], at) for part in each]) for at in ("low", "high"))
-        held[name] = (low <= measure(total)) & (measure(total) <= high)
+    seen, held = Seen(), []
+    for part in each:
+        for name, measure in MEASURED_ODD.items():
+            seen.add(("TNR", "TPR") if name == "recall" else (name,), part[name], measure(total))
+        held.append(inside(part["BA"], MEASURED_ODD["BA"](total).item()))
     named = torch.tensor(["largest" in part["BA"].method for part in each])
     warned = torch.tensor([bool(largest_cluster(part.sum((-1, -2)), HEAVY)) for part in counts])
-    row = [share for found in held.values() for share in found.double().mean(0).reshape(-1).tolist()]
-    row.append(paired_with_odd(-(-sets // 2), kind, total, random) if kind.falls or kind.shape else math.nan)
-    return [*row, *(mean(each.double().tolist()) for each in (named, named[~held["BA"]], warned))]
+    paired = paired_with_odd(-(-sets // 2), kind, total, random) if kind.falls or kind.shape else (math.nan, math.nan)
+    (covered, wide), missed = seen.summary(), ~torch.tensor(held)
+    told = [mean(each.double().tolist()) for each in (named, named[missed], warned)]
+    return [*covered, paired[0], *told, *wide, paired[1]]
 
 
-def paired_with_odd(sets: int, kind: Odd, total: Tensor, random: np.random.Generator) -> float:
-    """Coverage of the difference of balanced accuracy from a model that does not depend on sizes."""
+def paired_with_odd(sets: int, kind: Odd, total: Tensor, random: np.random.Generator) -> tuple[float, float]:
+    """Coverage and width of the difference of balanced accuracy from a model that does not depend on sizes."""
     actual = total.sum(-1).numpy()
     other = expected(torch.from_numpy(actual).double(), torch.tensor([kind.tnr, kind.tpr]).double() - 0.1, False)
-    true, held = (imbtorch.balanced_accuracy(total) - imbtorch.balanced_accuracy(other)).item(), []
+    true, seen = (imbtorch.balanced_accuracy(total) - imbtorch.balanced_accuracy(other)).item(), Seen()
     poorer = kind._replace(tnr=kind.tnr - 0.1, tpr=kind.tpr - 0.1)
-    while len(held) < sets:
+    while len(seen.rows.get("", ())) < sets:
         counts = kind.drawn(random, 1)[0]
         if not bool(counts.sum((0, -1)).all()):
             continue
@@ -684,8 +725,9 @@ def paired_with_odd(sets: int, kind: Odd, total: Tensor, random: np.random.Gener
         preds = [torch.cat([torch.arange(2).repeat_interleave(row) for row in each.flatten(0, 1)]) for each in both]
         preds = [shuffled_within(each, 2 * ids + target) for each in preds]
         found = paired_compare("balanced_accuracy", *preds, target, 2, draws=400, cluster=ids)
-        held.append(inside(found.difference, true))
-    return mean(held)
+        seen.add(("",), found.difference, true)
+    (covered,), (wide,) = seen.summary()
+    return covered, wide
 
 
 def shuffled_within(values: Tensor, groups: Tensor) -> Tensor:
@@ -877,14 +919,14 @@ def generator() -> np.random.Generator:
 
 
 @table("buckets", "clusters, samples, classes, Zipf sizes, gathered, varied | buckets of the rarest, covered BA, "
-    "covered IAM, covered macro F1, covered MCC, independent BA, samples resampled BA, clusters resampled BA",
-    one(DEPENDENT), 200)  # fmt: skip
+    "covered IAM, covered macro F1, covered MCC, independent BA, samples resampled BA, clusters resampled BA, "
+    "width BA, width IAM, width macro F1, width MCC", one(DEPENDENT), 200)  # fmt: skip
 def of_buckets(sets: int, kind: Dependent) -> list[float]:
     """Mean number of buckets that hold the rarest class; coverage of a report with ids, without, of two peers."""
     names = {"balanced_accuracy": "balanced accuracy", "iam": "IAM", "f1": "macro F1", "mcc": "MCC"}
     truth = {name: AVERAGES[long](kind.expected()).item() for name, long in names.items()}
-    held: dict[str, list[bool]] = {name: [] for name in (*names, "independent", "samples", "clusters")}
-    rarest: list[int] = []
+    held: dict[str, list[bool]] = {name: [] for name in ("independent", "samples", "clusters")}
+    rarest, seen = list[int](), Seen()
     random = generator()
     for _ in range(sets):
         target, preds, ids = kind.drawn(random)
@@ -896,7 +938,8 @@ def of_buckets(sets: int, kind: Dependent) -> list[float]:
         report.update(torch.from_numpy(preds), torch.from_numpy(target), cluster=torch.from_numpy(ids))
         values = report.compute()
         for name in names:
-            held[name].append(values[f"{name}_low"].item() <= truth[name] <= values[f"{name}_high"].item())
+            ends = (values[f"{name}{end}"].double() for end in ("", "_low", "_high"))
+            seen.add((name,), Interval(*ends, 0.95, "report"), truth[name])
         of_each = report.counting.counts(report._state, of_buckets=True)
         assert isinstance(of_each, Tensor)
         rarest.append(int((of_each.sum(-1) > 0).sum(0).min()))
@@ -912,7 +955,8 @@ def of_buckets(sets: int, kind: Dependent) -> list[float]:
             recall = drawn[..., 1] / np.where(drawn.sum(-1) > 0, drawn.sum(-1), np.nan)
             low, high = np.quantile(np.nanmean(recall, -1), [0.025, 0.975])
             held[way].append(bool(low <= truth["balanced_accuracy"] <= high))
-    return [mean(rarest), *(mean(each) for each in held.values())]
+    covered, wide = seen.summary()
+    return [mean(rarest), *covered, *(mean(each) for each in held.values()), *wide]
 
 
 @table("report_of_labels", f"{LABELS} | covered BA, covered F1, independent BA, covered recall of a label",
@@ -955,11 +999,14 @@ def images_of_a_report(sets: int, images: int) -> list[float]:
 
 
 PICTURES = list(product((10, 40, 200), (1, 4), (0.0, 0.25, 0.5), ("skip", 1, 0)))
+HARDLY_MISSED = [
+    (number, 1, 0.0, "skip", 0.97, misses) for number, misses in product((10, 40, 200), (0.005, 0.01, 0.02))
+]
 OF_PICTURES = "patients, images, empty, rule, Dice, misses | covered Dice, width"
 
 
 @table("over_images", OF_PICTURES, [(*cell, 0.8, 0.05) for cell in PICTURES], 1000)
-@table("rare_misses", OF_PICTURES, [(*cell, 0.9, 0.02) for cell in PICTURES], 1000)
+@table("rare_misses", OF_PICTURES, [(*cell, 0.9, 0.02) for cell in PICTURES] + HARDLY_MISSED, 1000)
 def of_pictures(
     sets: int, patients: int, each: int, empty: float, rule: str | int, dice: float, misses: float
 ) -> list[float]:
@@ -973,7 +1020,7 @@ def of_pictures(
     truth = {"skip": (1 - empty) * found / (1 - empty + empty * false), 1: (1 - empty) * found + empty * (1 - false)}
     for _ in range(sets):
         ids = np.repeat(np.arange(patients), random.geometric(1 / each, patients))
-        mean = random.beta(9 * dice, 9 * (1 - dice), patients)[ids]
+        mean = random.beta(9 * dice, 9 * (1 - dice), patients)[ids].clip(1e-9, 1 - 1e-9)
         value = random.beta(5 * mean, 5 * (1 - mean)) * (random.random(len(ids)) > misses)
         without = random.random(len(ids)) < (random.beta(2 * empty, 2 * (1 - empty), patients)[ids] if empty else 0)
         right = np.where(without, 0, np.rint(1000 * value))
@@ -988,13 +1035,13 @@ def of_pictures(
     return [float(np.mean(held)), float(np.nanmean(widths) / (3.92 * np.nanstd(values)))]
 
 
-@table("another_population", "clusters | covered accuracy, covered IAM", one((30, 200)), 200)
+@table("another_population", "clusters | covered accuracy, covered IAM, width accuracy, width IAM", one((30, 200)), 200)
 def at_other_shares(sets: int, number: int) -> list[float]:
     """Coverage of a report with clusters that is read at equal class shares."""
     kind = Dependent(number)
     there = imbtorch.at_prevalence(kind.expected(), [1, 1, 1])
     truth = {"accuracy": imbtorch.accuracy(there).item(), "iam": imbtorch.imbalance_accuracy(there).item()}
-    held, random = dict.fromkeys(truth, 0), generator()
+    seen, random = Seen(), generator()
     for _ in range(sets):
         target, preds, ids = kind.drawn(random)
         report = imbtorch.ImbalanceReport(
@@ -1003,8 +1050,9 @@ def at_other_shares(sets: int, number: int) -> list[float]:
         report.update(torch.from_numpy(preds), torch.from_numpy(target), cluster=torch.from_numpy(ids))
         values = report.compute()
         for name in truth:
-            held[name] += bool(values[f"{name}_low"] <= truth[name] <= values[f"{name}_high"])
-    return [each / sets for each in held.values()]
+            ends = (values[f"{name}{end}"].double() for end in ("", "_low", "_high"))
+            seen.add((name,), Interval(*ends, 0.95, "report"), truth[name])
+    return [each for part in seen.summary() for each in part]
 
 
 # --- long tails -----------------------------------------------------------------------------------------------------
@@ -1107,7 +1155,8 @@ def differing(sets: int, size: int, each: int, first: float, second: float, shar
     return means(held)
 
 
-@table("better", "positives, candidates, recall of better, better | covered BA, bias, corrected bias", ONE_BETTER, 200)
+@table("better", "positives, candidates, recall of better, better | covered BA, bias, corrected bias, width BA",
+    ONE_BETTER, 200)  # fmt: skip
 def one_better(sets: int, positives: int, candidates: int, recall: float, better: int) -> list[float]:
     """Coverage of the true value of the candidate that `select_epoch` keeps; bias of the value, and corrected.
 
@@ -1116,16 +1165,18 @@ def one_better(sets: int, positives: int, candidates: int, recall: float, better
     target = (torch.arange(10 * positives) < positives).long()
     recalls = torch.full((candidates, 1), 0.6)
     recalls[:better] = recall
-    truths, found = [], []
+    found, seen = [], Seen()
     for _ in range(sets):
         right = torch.rand(candidates, len(target)) < torch.where(target == 1, recalls, 0.9)
         predictions = torch.where(right, target, 1 - target)
         chosen = select_epoch(predictions, target, imbtorch.balanced_accuracy, draws=1000)
         assert chosen.interval is not None
-        truths.append(float(recalls[chosen.epoch] + 0.9) / 2)
-        found.append([float(chosen.interval.low), float(chosen.interval.high), chosen.value, chosen.corrected])
-    (low, high, value, corrected), truth = torch.tensor(found).t(), torch.tensor(truths)
-    return [share_within(low, high, truth), *(float((some - truth).mean()) for some in (value, corrected))]
+        assert chosen.corrected is not None
+        truth = float(recalls[chosen.epoch] + 0.9) / 2
+        seen.add(("BA",), chosen.interval, truth)
+        found.append([chosen.value - truth, chosen.corrected - truth])
+    covered, wide = seen.summary()
+    return [*covered, *means(found), *wide]
 
 
 # --- areas under curves ---------------------------------------------------------------------------------------------
@@ -1442,35 +1493,32 @@ PATIENTS = [*(Scored(number, alone, 0.3 if alone else 0.1, 0.5) for number in (1
 
 
 @table("sweeps_of_clusters", "patients, one-class, positives, within | covered AUC, covered AP, covered F1, "
-    "covered gain of F1, covered BA, covered gain of BA, independent AUC", one(PATIENTS), 200)  # fmt: skip
+    "covered gain of F1, covered BA, covered gain of BA, independent AUC, width AUC, width AP, width F1, "
+    "width gain of F1, width BA, width gain of BA", one(PATIENTS), 200)  # fmt: skip
 def swept_patients(sets: int, kind: Scored) -> list[float]:
     """Coverage of areas, values and gains at the chosen threshold, and of AUC without clusters."""
     areas = true_areas((stats.norm(), stats.norm(1.5)), kind.prevalence)
-    held: dict[str, list[bool]] = {}
-    random = generator()
-
-    def note(name: str, interval: Interval, value: float) -> None:
-        held.setdefault(name, []).append(bool((interval.low <= value) & (value <= interval.high)))
-
+    seen, alone, random = Seen(), list[bool](), generator()
     for _ in range(sets):
         logits, target, ids = kind.drawn(random)
         if not 0 < int(target.sum()) < len(target):
             continue
         independent = imbtorch.ThresholdSweep("f1", LOGITS.sigmoid(), logits=True)
         independent.update(logits, target)
-        note("auc, independent", independent.interval("auc"), areas[0])
+        alone.append(inside(independent.interval("auc"), areas[0]))
+        held = {}
         for name, measure in SWEPT.items():
             sweep = imbtorch.ThresholdSweep(name, LOGITS.sigmoid(), logits=True, clusters=True)
             sweep.update(logits, target, cluster=ids)
             threshold = float(sweep.compute()["threshold"])
             value, plain = (float(measure(kind.expected(each))) for each in (threshold, 0.5))
-            note(f"value of {name}", sweep.interval("value"), value)
-            note(f"gain of {name}", sweep.gain(), value - plain)
-        note("auc", sweep.interval("auc"), areas[0])
-        note("ap", sweep.interval("average_precision"), areas[1])
-    order = ["auc", "ap", "value of f1", "gain of f1", "value of balanced_accuracy", "gain of balanced_accuracy"]
-    order += ["auc, independent"]
-    return [mean(held[name]) for name in order]
+            held |= {name: (sweep.interval("value"), value), f"gain of {name}": (sweep.gain(), value - plain)}
+        for name, area in zip(("auc", "average_precision"), areas, strict=True):
+            seen.add((name,), sweep.interval(name), area)
+        for name, (interval, value) in held.items():
+            seen.add((name,), interval, value)
+    covered, wide = seen.summary()
+    return [*covered, mean(alone), *wide]
 
 
 # --- seeds ----------------------------------------------------------------------------------------------------------
@@ -1786,8 +1834,8 @@ MODELS = {"equal": torch.tensor([[0.85, 0.65], [0.85, 0.65]]), "different": torc
 
 
 @table("epochs_of_clusters",
-    f"{KIND}, recalls | {THREE}, BA bias, BA corrected bias, best among, shortfall holds, independent BA", [(kind,
-    "stay") for kind in OF_EPOCHS] + [(kind, "learn") for kind in OF_EPOCHS[6:12]], 200)  # fmt: skip
+    f"{KIND}, recalls | {THREE}, BA bias, BA corrected bias, best among, shortfall holds, independent BA, {WIDE}",
+    [(kind, "stay") for kind in OF_EPOCHS] + [(kind, "learn") for kind in OF_EPOCHS[6:12]], 200)  # fmt: skip
 def chosen_of_clusters(sets: int, kind: Alike, shape: str) -> list[float]:
     """Coverage of `select_epoch(cluster=ids)` among 30 epochs, biases, sets of epochs, and coverage without ids.
 
@@ -1797,23 +1845,26 @@ def chosen_of_clusters(sets: int, kind: Alike, shape: str) -> list[float]:
     time = torch.linspace(0, 1, 30).unsqueeze(-1)
     ends = ([0.85, 0.6], [0.85, 0.6]) if shape == "stay" else ([0.9, 0.3], [0.85, 0.7])
     recalls = torch.tensor(ends[0]) + time * (torch.tensor(ends[1]) - torch.tensor(ends[0]))
-    truth, found = kind.truth(recalls), []
+    truth, found, seen = kind.truth(recalls), [], Seen()
+    measures = {name: AVERAGES[name] for name in ("balanced accuracy", "macro F1", "IAM")}
     for _ in range(sets):
         preds, target, ids = kind.drawn(recalls)
         if len(target.unique()) < 2:
             continue
-        measures = {str(at): (lambda counts, at=at: three_measures(counts)[..., at]) for at in range(3)}
         choose = partial(select_epoch, preds, target, num_classes=2, repeats=40, draws=400)
         choices = list(choose(measures, cluster=ids).values())
-        alone = choose(measures["0"])
+        alone = choose(measures["balanced accuracy"])
         true = [truth[choice.epoch, at].item() for at, choice in enumerate(choices)]
-        row = [inside(choice.interval, value) for choice, value in zip(choices, true, strict=True)]
+        for name, choice, value in zip(measures, choices, true, strict=True):
+            assert choice.interval is not None
+            seen.add((name,), choice.interval, value)
         worst = min(truth[each, 0].item() for each in choices[0].indistinguishable)
         best = truth[:, 0].max().item()
-        row += [choices[0].value - true[0], (choices[0].corrected or 0.0) - true[0]]
+        row = [choices[0].value - true[0], (choices[0].corrected or 0.0) - true[0]]
         row += [int(truth[:, 0].argmax()) in choices[0].indistinguishable, best - worst <= choices[0].shortfall + 1e-9]
         found.append([*row, inside(alone.interval, truth[alone.epoch, 0].item())])
-    return means(found)
+    covered, wide = seen.summary()
+    return [*covered, *means(found), *wide]
 
 
 @table("pairs_of_clusters", f"{KIND}, models | {THREE}, BA width, said, true, independent BA", product(OF_PAIRS,
@@ -1838,6 +1889,22 @@ def compared_of_clusters(sets: int, kind: Alike, models: str) -> list[float]:
     return [*row[:3], row[3] / spread if spread else math.nan, *row[4:]]
 
 
+@table("named_pairs_of_clusters", f"{KIND}, models | covered BA, width BA, said, true", product(OF_PAIRS, MODELS), 400)
+def clusters_by_name(sets: int, kind: Alike, models: str) -> list[float]:
+    """Coverage of `paired_compare("balanced_accuracy", ..., cluster=ids)`, as `compared_by_name`."""
+    true, seen, found = float(kind.truth(MODELS[models]).diff(dim=0)[0, 0].neg()), Seen(), []
+    for _ in range(sets):
+        (first, second), target, ids = kind.drawn(MODELS[models])
+        if len(target.unique()) < 2:
+            continue
+        paired = paired_compare("balanced_accuracy", first, second, target, 2, cluster=ids)
+        chance = float(paired.probability)
+        seen.add(("BA",), paired.difference, true)
+        found.append([max(chance, 1 - chance), float((chance >= 0.5) == (true > 0)) if true else math.nan])
+    covered, wide = seen.summary()
+    return [*covered, *wide, *means(found)]
+
+
 # --- simulations ----------------------------------------------------------------------------------------------------
 
 for _name, _columns, _function, _cells, _sets, _seed in (
@@ -1851,6 +1918,7 @@ table("alerts", alerts_.COLUMNS, alerts_.CELLS, 400)(alerts_.of_alerts)
 table("class_means", widths_.MEANS_COLUMNS, widths_.MEANS_CELLS, 2000, 1)(widths_.of_means)
 table("class_means_of_100", widths_.MEANS_COLUMNS, widths_.MEANS_OF_100, 300, 1)(widths_.of_means)
 table("rare_precision", widths_.PRECISIONS_COLUMNS, widths_.PRECISIONS, 400)(widths_.of_precisions)
+table("mean_areas", widths_.AREAS_COLUMNS, widths_.AREAS, 400)(widths_.of_mean_areas)
 table("class_pairs", widths_.PAIRS_COLUMNS, widths_.PAIRS_CELLS, 2000, 1)(widths_.of_pairs)
 OF_INTERVALS = {  # settings and values of the three tables of one simulation
     "intervals": "K, totals, measure, method | mean, least, width",
@@ -1904,7 +1972,8 @@ def seeded(function: Callable[..., Any], seed: int, job: tuple[Any, ...]) -> Any
 
 # --- the page -------------------------------------------------------------------------------------------------------
 
-PAGE, FOLDER = HERE / "coverage.md", HERE / "simulated"
+WIDTH = re.compile("width (?!of buckets).*")
+PAGE, METHODS, FOLDER = HERE / "coverage.md", HERE / "methods.md", HERE / "simulated"
 MARKS = "<!-- tables printed by coverage.py --page -->", "<!-- end of tables -->"
 KINDS_OF_INTERVALS = {  # tables whose columns of coverage are read together
     "value: small classes, long tails": ("small", "tails"),
@@ -1916,11 +1985,14 @@ KINDS_OF_INTERVALS = {  # tables whose columns of coverage are read together
     "value: clusters, few errors": ("clusters_without_errors",),
     "difference of models": ("comparisons", "differing", "alerts"),
     "the same, clusters": ("pairs_of_clusters",),
+    "balanced accuracy by name: difference": ("named_comparisons",),
+    "by name, clusters": ("named_pairs_of_clusters",),
     "mean recall of clusters": ("class_means", "class_means_of_100"),
     "its difference, rows and clusters": ("class_pairs",),
     "AUC, average precision": ("areas",),
     "their differences": ("paired_scores", "rare_precision"),
     "the same, patients": ("paired_patients",),
+    "mean AUC, difference": ("mean_areas",),
     "means over seeds of both": ("seeds_of_scores",),
     "threshold: value, gain": ("thresholds", "no_gain"),
     "sweep with clusters": ("sweeps_of_clusters",),
@@ -1941,6 +2013,13 @@ RATES = {  # other columns: what a reader wants of them
     "the same, IAM, nothing to gain": ("no_gain", "gain bias"),
     "bias of the gain of tau, percent": ("gains", "corrected bias"),
 }
+RELATIVE = {  # columns of widths that are relative to the central 95% of the estimates; others begin with "width"
+    **dict.fromkeys(("class_means", "class_means_of_100", "class_pairs", "over_images", "rare_misses"), ("width",)),
+    "areas": ("AUC width", "AP width"),
+    "small": ("IAM width",),
+    "pairs_of_clusters": ("BA width",),
+}
+OLDER: tuple[str, ...] = ()  # files of 0.7.0 whose method has changed since
 ONLY = {"promises": ("sure", "0.9"), "no_gain": ("measure", "iam")}
 
 
@@ -1986,6 +2065,12 @@ def covered(row: Mapping[str, str]) -> dict[str, float]:
     return {key: float(value) for key, value in row.items() if key.startswith("covered") and value}
 
 
+def wide(name: str) -> list[float]:
+    """Widths of imbtorch's intervals of a file, relative to the central 95% of the estimates."""
+    keys = [key for key in cells_in(name)[0] if key in RELATIVE.get(name, ()) or WIDTH.fullmatch(key)]
+    return [float(row[key]) for row in cells_in(name) for key in keys if row[key]]
+
+
 def weak_cells(limit: float) -> list[list[str]]:
     """File, settings and name common to its cells below a limit, and names and coverage of these cells."""
     rows = []
@@ -2014,12 +2099,15 @@ def printed() -> str:
     least = [float(row["covered"]) for row in cells_in("intervals_least")]
     whole = {row["measure"]: row for row in cells_in("intervals_overall")}["all"]
     first = ["value: 2 to 50 classes", "intervals", whole["sets"], whole["cells"], whole["mean"]]
-    kinds = [[*first, f"from {min(least):.3f}", str(sum(value < 0.9 for value in least))]]
+    kinds = [[*first, f"from {min(least):.3f}", str(sum(value < 0.9 for value in least)), error_of("400"), ""]]
     for kind, names in KINDS_OF_INTERVALS.items():
         found = [value for name in names for row in cells_in(name) for value in covered(row).values()]
         below = sum(value < 0.9 for value in found)
-        row = [kind, ", ".join(names), sets_of(*names), str(len(found)), f"{mean(found):.3f}"]
-        kinds.append([*row, f"{min(found):.3f}-{max(found):.3g}", str(below)])
+        files = ", ".join(f"{name}*" if name in OLDER else name for name in names)
+        row = [kind, files, sets_of(*names), str(len(found)), f"{mean(found):.3f}"]
+        widths = [value for name in names for value in wide(name)]
+        told = f"{mean(widths):.2f}, {min(widths):.2f}-{max(widths):.2f}" if widths else ""
+        kinds.append([*row, f"{min(found):.3f}-{max(found):.3g}", str(below), error_of(sets_of(*names)), told])
     rates = []
     for what, (name, column) in RATES.items():
         key, only = ONLY.get(name, ("sets", ""))
@@ -2027,11 +2115,16 @@ def printed() -> str:
         row = [what, name, sets_of(name), str(len(found))]
         rates.append([*row, f"{mean(found):.3f}", f"{min(found):.3g} to {max(found):.3g}"])
     tables = [
-        markdown(["95% interval of", "CSV", "sets", "cells", "mean", "range", "< .90"], kinds),
+        markdown(["95% interval of", "CSV", "sets", "cells", "mean", "range", "< .90", "error", "width"], kinds),
         "Every cell below .90:\n\n" + markdown(["CSV", "cells"], weak_cells(0.9)),
         markdown(["other rates", "CSV", "sets", "cells", "mean", "range"], rates),
     ]
     return "\n\n".join(tables)
+
+
+def error_of(sets: str) -> str:
+    """Monte-Carlo error of the coverage of a cell, the standard deviation at a coverage of .95; of the fewest sets."""
+    return f"{(0.95 * 0.05 / int(sets.split('-')[0])) ** 0.5:.3f}"
 
 
 def markdown(columns: list[str], rows: list[list[str]]) -> str:
@@ -2039,8 +2132,22 @@ def markdown(columns: list[str], rows: list[list[str]]) -> str:
     return "\n".join([lines[0], "|---" * len(columns) + "|", *lines[1:]])
 
 
+def cells_text(found: re.Match[str]) -> str:
+    """Coverage and width of the cells of some files, behind the mark that names them."""
+    names = found[1].split(", ")
+    held = [value for name in names for row in cells_in(name) for value in covered(row).values()]
+    text = f"covers {min(held):.3f} to {max(held):.3g}, {mean(held):.3f} in the mean of {len(held)} cells (error "
+    text += error_of(sets_of(*names)).lstrip("0") + ")"
+    if widths := [value for name in names for value in wide(name)]:
+        text += f"; width {mean(widths):.2f}, up to {max(widths):.2f}"
+    return f"<!-- cells of {found[1]} -->{text}.<!-- end -->"
+
+
 def written(page: str) -> str:
     """Page whose tables are those that the CSV files print."""
+    page = re.sub("<!-- cells of (.*?) -->.*?<!-- end -->", cells_text, page, flags=re.DOTALL)
+    if MARKS[0] not in page:
+        return page
     above, rest = page.split(MARKS[0])
     return f"{above}{MARKS[0]}\n\n{printed()}\n\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
 
@@ -2049,7 +2156,9 @@ def main() -> None:
     """Simulate the tables that were asked for, or print those of the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", choices=[*TABLES, []], metavar="table", help=", ".join(TABLES))
-    parser.add_argument("--page", action="store_true", help="write the tables of coverage.md")
+    parser.add_argument(
+        "--page", action="store_true", help="write the tables of coverage.md and the figures of methods.md"
+    )
     parser.add_argument("--sets", type=int, help="sets of a cell; prints instead of writing")
     parser.add_argument("--seed", type=int, help="default: that of the CSV file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: %(default)s)")
@@ -2066,7 +2175,8 @@ def main() -> None:
                     with (FOLDER / f"{file}.csv").open("w", encoding="utf-8", newline="") as out:
                         csv.writer(out, lineterminator="\n").writerows(rows)
     if given.page:
-        PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        for page in (PAGE, METHODS):
+            page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

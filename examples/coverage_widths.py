@@ -1,7 +1,7 @@
 """Coverage and width of intervals of means over classes: ``class_means`` and ``class_pairs``; run by ``coverage.py``.
 
 Means of 100 classes are ``class_means_of_100``; differences of 100 classes were not simulated for want of time.
-``rare_precision`` compares two methods for the difference of two average precisions.
+``rare_precision`` compares two methods for the difference of two average precisions, ``mean_areas`` is of `mean_auc`.
 
 The protocol, written before the first run of these tables:
 
@@ -28,6 +28,12 @@ resamples cover .93 minus two Monte-Carlo errors in each cell, and from there on
 percentiles of 400 resamples on the first 200 of them, where the Monte-Carlo error is .018; *differs* is the share of
 sets whose interval excludes 0.
 
+Mean AUC. A label of a sample is positive where a normal number, half of whose variance belongs to the cluster, exceeds
+the 95% quantile; samples are 20 times as many as the expected positives of a label. Scores are normal, those of
+positives shifted; .3 of their variance belongs to the cluster and .3 to the sample, both shared by all labels and both
+models. ``none`` is the share of sets without an interval, which have fewer than 20 clusters that hold positives of some
+label; coverage is that of the other sets.
+
 A first run of means over classes (seed 0, two tables) was stopped, because tests of other cells failed: a class that
 few clusters hold, with another correlation than the rest, and bounds of a class in which no sample differs. The
 correlation then weighed classes as the mean does, and bounds of differences allowed for 0.9 instead of 0.75 samples.
@@ -50,6 +56,7 @@ from imbtorch.choosing.paired_scores import compare_areas, compare_average_preci
 from imbtorch.counts import ratio
 from imbtorch.intervals.class_means import bounds_of_recalls, shared_worth
 from imbtorch.intervals.draws import worth_of_hits
+from imbtorch.statistics import mean_auc
 
 TAILS = {3: 30, 8: 30, 20: 10, 100: 5}  # classes -> how many times as common as the rarest the first class is
 CORRELATION = 0.3
@@ -77,6 +84,8 @@ PRECISIONS_COLUMNS = (
     "positives, negatives, shift of a, shift of b | true, covered MOVER, width, differs, percentiles covered, "
     "percentiles width, percentiles differ"
 )
+AREAS = list(product((3, 14), (40, 100), (1, 4), ("one", "difference")))
+AREAS_COLUMNS = "labels, positives, clusters of, models | covered AUC, width AUC, none"
 RESAMPLED = 200  # sets of a cell for which percentiles are computed
 
 MEANS_CELLS, PAIRS_CELLS = ([cell for cell in flat(each) if cell[0] < 100] for each in (OF_MEANS, OF_PAIRS))
@@ -182,6 +191,25 @@ def of_pairs(
         parts.append(torch.stack([*(each - gain for each in (estimate, *bounds)), (weight == 0).any(-1).double()]))
     error, low, high, lacks = torch.cat(parts, -1)
     return [*summary(low, high, error), float(lacks.mean())]
+
+
+def of_mean_areas(sets: int, labels: int, positives: int, size: int, models: str) -> list[float]:
+    """Share of sets whose interval of the mean AUC, or of the difference of two models in it, covers the truth."""
+    groups, found = 20 * positives // size, []
+    ids, shifts = torch.arange(groups).repeat_interleave(size), torch.linspace(1.2, 1.8, labels).double()
+    lower = shifts - 0.3
+    true = [torch.special.ndtr(each / 2**0.5).mean().item() for each in (shifts, lower)]
+    for _ in range(sets):
+        hidden = 0.5**0.5 * (torch.randn(groups, labels)[ids] + torch.randn(len(ids), labels))
+        target = (hidden > stats.norm.ppf(0.95)).long()
+        shared = 0.3**0.5 * (torch.randn(groups, 1)[ids] + torch.randn(len(ids), 1))
+        scores = [each * target + shared + 0.4**0.5 * torch.randn(target.shape) for each in (shifts, lower)]
+        other = scores[1] if models == "difference" else None
+        each = mean_auc(scores[0], target, other=other, cluster=None if size == 1 else ids)["auc"]
+        found.append([float(end) for end in (each.low, each.high, each.estimate)])
+    truth = true[0] - true[1] * (models == "difference")
+    covered, _, width, none = summary(*(torch.tensor(found, dtype=torch.float64) - truth).T)
+    return [covered / (1 - none), width, none]
 
 
 def precision_of(positives: int, negatives: int, shift: float) -> float:

@@ -18,7 +18,7 @@ from imbtorch.counting.arguments import real_number
 from imbtorch.counting.tasks import Counting
 from imbtorch.intervals.draws import normal_quantile
 from imbtorch.intervals.intervals import Interval, check_draws
-from imbtorch.measures.named import AveragedMeasure, directed, resolved
+from imbtorch.measures.named import AveragedMeasure, directed, range_of, resolved
 from imbtorch.reports.description import described, result_of_counts
 
 NOT_WORSE, WORSE, UNDECIDED = 0, 1, 3  # exit codes
@@ -65,7 +65,7 @@ class PairedModels:
         thresholds: threshold of the new and of the old model, if classes were predicted from scores.
         called: names of the new and the old model in texts.
         shares: shares that the new and the old model predict positive of all rows, if some have no label.
-        left_out: lines that say how many rows were left out.
+        left_out: lines on rows that were left out, and on thresholds.
     """
 
     names: tuple[str, ...]
@@ -169,8 +169,8 @@ class Gate:
         """Resolve the measure, and check the margin by its range."""
         if not 0 <= real_number("margin", self.margin) < math.inf:
             raise ValueError(f"margin must be a loss of 0 or more, such as .01, got {self.margin!r}")
-        low, high = (0, 1) if isinstance(self.measure, str) else self.measure.traits.value_range
-        if low is not None and high is not None and self.margin >= (high - low) / 2:
+        low, high = range_of(self.measure)
+        if self.margin >= (high - low) / 2:
             raise ValueError(
                 f"margin={self.margin:g} must be a difference of {self.name} such as .01, one point of a hundred; "
                 "hardly any model is worse by so much"
@@ -249,7 +249,8 @@ class Gate:
         before = None if file is None else [*(each["information"] for each in file.seen), information]
         quantile = quantile_of_look(LEVEL, looks, look, before)
         text = f"look {look} of {looks}"
-        found = at_look(self.compared(1, DRAWS, level_to_draw(quantile)).difference, quantile, text)
+        drawn, ends = self.compared(1, DRAWS, level_to_draw(quantile)), range_of(self.measure, of_difference=True)
+        found = at_look(drawn.difference, quantile, text, ends)
         if file is None:
             return found, f"{text}; nothing checked the earlier ones, since no file records them"
         bound, verdict = float(found.low if self.better else -found.high), VERDICTS[self.verdict(found)]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from imbtorch.counting.arguments import whole_number
 from imbtorch.intervals.draws import normal_quantile
-from imbtorch.intervals.intervals import Interval
+from imbtorch.intervals.intervals import Interval, clamped
 from imbtorch.tables import replace_file
 
 POINTS, REACH = 400, 8.0  # nodes of the numerical integration, and standard deviations that it covers
@@ -95,11 +95,15 @@ def _bound(times: Tensor, spent: Sequence[float]) -> float:
     return bound
 
 
-def at_look(found: Interval, quantile: float, text: str) -> Interval:
-    """Return an interval of :func:`level_to_draw` at a look: farther tails than draws tell are taken as normal."""
+def at_look(found: Interval, quantile: float, text: str, ends: tuple[float, float]) -> Interval:
+    """Return an interval of :func:`level_to_draw` at a look: farther tails than draws tell are taken as normal.
+
+    Bounds do not exceed ``ends``, between which differences lie.
+    """
     times = max(quantile / normal_quantile(found.level), 1)
     low, high = (found.estimate + times * (bound - found.estimate) for bound in (found.low, found.high))
-    return replace(found, low=low, high=high, level=_level(quantile), method=f"{found.method}, {text}")
+    found = replace(found, low=low, high=high, level=_level(quantile), method=f"{found.method}, {text}")
+    return clamped(found, *ends)
 
 
 def level_to_draw(quantile: float) -> float:

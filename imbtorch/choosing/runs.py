@@ -21,8 +21,15 @@ from imbtorch.counting.arguments import checked_ids, computed_on_cpu, spread
 from imbtorch.counts import ratio
 from imbtorch.deciding.curves import AREAS, histogram_of_ranks
 from imbtorch.intervals.draws import chunks, gammas, pooled_recall, student_quantile, worth_of_hits
-from imbtorch.intervals.intervals import Interval, check_draws, warn_of_large_cluster
-from imbtorch.measures.named import AveragedMeasure, Measured, allowed_averages, measure_of_counts, measure_text
+from imbtorch.intervals.intervals import Interval, check_draws, clamped, warn_of_large_cluster
+from imbtorch.measures.named import (
+    AveragedMeasure,
+    Measured,
+    allowed_averages,
+    measure_of_counts,
+    measure_text,
+    range_of,
+)
 from imbtorch.measures.traits import arguments_of
 from imbtorch.reports.groups import checked_class_groups
 from imbtorch.suggestions import first_names
@@ -440,7 +447,7 @@ def _of_classes(
         counts = draw_counts(outcomes, seeds, size, generator)
         drawn.append(torch.stack([outcomes.evaluated(each, counts) for each in called]))
     parts = zip(called, values, torch.cat(drawn, 1), strict=True)
-    found = [_Values(measure_text(each), *_ends(each), *some) for each, *some in parts]
+    found = [_Values(measure_text(each), *range_of(each), *some) for each, *some in parts]
     return _by_name(wanted, found), outcomes.clusters if cluster is not None else 0
 
 
@@ -511,13 +518,11 @@ def _summary(runs: Mapping[str, Sequence[Tensor]], found: _Values, groups: int, 
     parts = zip(runs, found.values.split(seeds), found.drawn.split(seeds, -1), strict=True)  # type: ignore[no-untyped-call]
     of_models = {name: _Model(name, *each) for name, *each in parts}
     means = {name: _interval([model], groups, level) for name, model in of_models.items()}
+    span = found.most - found.least
     pairs = combinations(of_models.values(), 2)
     return Runs(
-        {
-            name: replace(each, low=each.low.clamp(min=found.least), high=each.high.clamp(max=found.most))
-            for name, each in means.items()
-        },
-        {(one.name, other.name): _interval([one, other], groups, level) for one, other in pairs},
+        {name: clamped(each, found.least, found.most) for name, each in means.items()},
+        {(one.name, other.name): clamped(_interval([one, other], groups, level), -span, span) for one, other in pairs},
         {name: model.values for name, model in of_models.items()},
         found.measure,
     )
@@ -610,12 +615,6 @@ class _Model:
         seeds = len(self.values)
         apart = (self.drawn - self.drawn.mean(-1, keepdim=True)).var(0).sum() / (seeds - 1)
         return apart / seeds if seeds >= FEW_RUNS else torch.zeros_like(apart)
-
-
-def _ends(measure: object) -> tuple[float, float]:
-    """Return the ends of the range of a measure, infinite where nobody knows them."""
-    low, high = measure.traits.value_range if isinstance(measure, AveragedMeasure) else (None, None)
-    return -math.inf if low is None else low, math.inf if high is None else high
 
 
 def _interval(models: Sequence[_Model], groups: int, level: float) -> Interval:

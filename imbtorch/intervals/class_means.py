@@ -7,7 +7,7 @@ from scipy import special
 from torch import Tensor
 
 from imbtorch.counts import Measure, ratio
-from imbtorch.intervals.draws import LUCKY
+from imbtorch.intervals.draws import LUCKY, effective_clusters
 from imbtorch.measures import balanced_accuracy, recall
 from imbtorch.measures.named import AveragedMeasure
 
@@ -30,7 +30,9 @@ def recall_weights(measure: Measure, counts: Tensor) -> Tensor | None:
     return weight if value.shape == mean.shape and torch.allclose(value, mean, rtol=1e-9, atol=1e-12) else None
 
 
-def shared_worth(values: Tensor, squares: Tensor, actual: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+def shared_worth(
+    values: Tensor, squares: Tensor, actual: Tensor, weight: Tensor, hashed: int = 0
+) -> tuple[Tensor, Tensor]:
     """Compute the effective number of independent samples of each class, for a mean over classes.
 
     As :func:`worth_of_hits`, but with one correlation within clusters for all classes, because the upper bounds of all
@@ -41,6 +43,7 @@ def shared_worth(values: Tensor, squares: Tensor, actual: Tensor, weight: Tensor
         squares: sums of the squared values.
         actual: numbers of samples.
         weight: ``[..., K]`` weight of each class.
+        hashed: number of buckets of clusters, as in :func:`effective_clusters`, which decides if no sample differs.
 
     Returns:
         Effective numbers ``[..., K]``, and the factor ``[...]`` by which the variance of the mean grows because classes
@@ -57,10 +60,11 @@ def shared_worth(values: Tensor, squares: Tensor, actual: Tensor, weight: Tensor
     within = ratio((counts * (squares - values * own).sum(-2)).sum(-1), (counts * (total - held)).sum(-1))
     size = ratio((counts * torch.where(held > 1, total - ratio(several, total), 0.0)).sum(-1), known)
     spread = among + (size - 1) * within
-    rho = torch.where(spread > 0, ratio(among - within, spread).clamp(0, 1), 1.0).unsqueeze(-1)
+    rho, alike = ratio(among - within, spread).clamp(0, 1).unsqueeze(-1), effective_clusters(actual, -2, hashed)
+    worth = torch.where(spread.unsqueeze(-1) > 0, ratio(total**2, total + (several - total) * rho), alike)
     influence = weight.unsqueeze(-2) * ratio(values - actual * mean.unsqueeze(-2), total.unsqueeze(-2))
     together = ratio(influence.sum(-1).square().sum(-1), influence.square().sum((-2, -1)))
-    return ratio(total**2, total + (several - total) * rho), together.clamp(min=1)
+    return worth, together.clamp(min=1)
 
 
 def class_variances(shares: Tensor, worth: Tensor, weight: Tensor, pseudo: float = 0.5) -> Tensor:
@@ -112,8 +116,10 @@ def bounds_of_mean(
     return 1 - ends[0], ends[1]
 
 
-def bounds_of_recalls(hits: Tensor, actual: Tensor, weight: Tensor, level: float) -> tuple[Tensor, Tensor]:
+def bounds_of_recalls(
+    hits: Tensor, actual: Tensor, weight: Tensor, level: float, hashed: int = 0
+) -> tuple[Tensor, Tensor]:
     """Compute bounds of a weighted mean of recalls, given hits and targets ``[..., M, K]`` of M clusters."""
-    worth, together = shared_worth(hits, hits, actual, weight)
+    worth, together = shared_worth(hits, hits, actual, weight, hashed)
     recalls = ratio(hits.sum(-2), actual.sum(-2))
     return bounds_of_mean(recalls, worth, weight, class_variances(recalls, worth, weight), together, level, HALF)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -448,6 +449,20 @@ def measures_of_counts(
     given = measure if isinstance(measure, Mapping) else {"": measure}
     labels = counts.shape[-3] if event_dims == 3 and counts.shape[-1] == 2 else None
     return {name: measure_of_counts(each, counts.shape[-1], labels) for name, each in given.items()}
+
+
+def range_of(measure: object, *, of_difference: bool = False) -> tuple[float, float]:
+    """Return the lowest and the highest possible value of a measure, or of a difference of two of its values.
+
+    They are infinite where nobody knows them. A name is that of an area under a curve.
+
+    >>> range_of(measure_of_counts("recall", 2), of_difference=True)
+    (-1, 1)
+    """
+    low, high = measure.traits.value_range if isinstance(measure, AveragedMeasure) else (None, None)
+    low, high = (0.0, 1.0) if isinstance(measure, str) else (low, high)
+    least, most = -math.inf if low is None else low, math.inf if high is None else high
+    return (least - most, most - least) if of_difference else (least, most)
 
 
 def measure_text(measure: object) -> str:

@@ -25,6 +25,10 @@ from imbtorch.waiting import LOG
 BYTES = 100  # memory of a row that is paired by id
 UNLIKE = 0.1  # difference of two shares of alerts, as a share of the larger one, from which they are not compared
 ROLES = ("target", "again", "old", "new", "cluster")
+CHOSEN = (
+    "thresholds are taken as given: one that was chosen on these rows makes its model look better than it is; choose "
+    "it on other rows, or compare at equal alerts"
+)
 OTHER = {"again": "target of new"}  # name of a role in texts, where it differs
 
 
@@ -174,6 +178,7 @@ def _of_scores(
     labelled = joined["target"] >= 0
     joined, shares = {role: each[labelled] for role, each in joined.items()}, None if labelled.all() else shares
     target, notes = torch.from_numpy(joined["target"]), _left_out(wrong)
+    notes += (CHOSEN,) if how.threshold is not None and cuts[0] != cuts[1] else ()
     cluster = torch.from_numpy(joined["cluster"]) if "cluster" in joined else None
     if not cuts:
         scores = torch.from_numpy(joined["new"]), torch.from_numpy(joined["old"]), target

@@ -235,7 +235,7 @@ def _parser() -> Parser:
         description="Compare new predictions with old ones of the same samples. Exit code: 0 if they are not worse by "
         "more than the margin or no prediction differs, 1 if they are worse, 3 if these samples do not decide, 2 for "
         "an error. The verdict holds for one test, at a number of samples that you fixed before: of models that are "
-        "worse by exactly the margin at most some 6% pass one test, but up to 18% pass one of 20 tests of a growing "
+        "worse by exactly the margin at most some 6% pass one test, but up to 17% pass one of 20 tests of a growing "
         "sample. If samples keep coming, plan the looks by --looks 20, and pass --look 1, --look 2, ... with all "
         "samples so far: together they err like one test.",
     )

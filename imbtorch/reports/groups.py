@@ -12,7 +12,7 @@ from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import whole_number
 from imbtorch.counting.kernels import integers
 from imbtorch.counting.tasks import Counting
-from imbtorch.counts import Counts, rescaled_rows, targets
+from imbtorch.counts import Counts, Measure, evaluated, rescaled_rows, targets
 from imbtorch.measures.named import AveragedMeasure
 from imbtorch.reports.texts import LONGEST
 from imbtorch.suggestions import did_you_mean, first_names
@@ -194,6 +194,22 @@ def comparable_groups(counting: Counting, counts: Counts) -> tuple[Tensor, Tenso
     return samples, ((actual > 0) | ~pooled).all(-1) & (samples > 0)
 
 
+def undefined_groups(counting: Counting, counts: Counts | None, measure: Measure) -> Tensor:
+    """Return a mask of the groups ``[G]`` whose value depends on the recall of a class of which they have no target.
+
+    Only values of two classes are left out: means over many classes are those over the classes that a group has.
+    """
+    assert counts is not None
+    actual = targets(counts)
+    undefined = torch.zeros(len(actual), dtype=torch.bool)
+    for lost in (0, 1) if counting.task == "binary" and not bool(actual.all()) else ():
+        tried = torch.tensor([[[8.0, 2.0], [3.0, 7.0]]] * 2)
+        tried[:, lost] = 1e-9 * torch.eye(2)  # one sample of vanishing weight, predicted as either class
+        right, wrong = (evaluated(measure, each) for each in tried)
+        undefined |= (actual[:, lost] == 0) & ((right - wrong).abs() > 1e-3)
+    return undefined
+
+
 def worst(values: Tensor, comparable: Tensor, higher_is_better: bool) -> Tensor:
     """Return the worst of the values ``[G]`` of comparable groups; nan if one of them is nan or there are none."""
     last = torch.inf if higher_is_better else -torch.inf
@@ -217,8 +233,9 @@ def group_problems(counting: Counting, counts: Counts, names: Sequence[str]) -> 
         texts["empty groups"] = f"{listed(empty)} had no samples; their values are nan"
     if bool((lacking := ~comparable & ~empty).any()):
         texts["lacking groups"] = (
-            f"{listed(lacking)} had no target of a class that other groups have; they take no part in "
-            f"the worst value{'' if bool(comparable.any()) else ', which is nan because no group has all classes'}"
+            f"{listed(lacking)} had no target of a class that other groups have; "
+            f"{'values that need it are nan, and ' * (counting.task == 'binary')}they take no part in the worst value"
+            f"{'' if bool(comparable.any()) else ', which is nan because no group has all classes'}"
         )
     return texts
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Margins, double, ratio, targets
 from imbtorch.intervals.intervals import HEAVY, large_cluster_text
-from imbtorch.reports.groups import few_samples_text, group_problems
-from imbtorch.reports.readings import Readings, largest_bucket
+from imbtorch.reports.groups import comparable_groups, few_samples_text, group_problems
+from imbtorch.reports.readings import Readings, largest_bucket, rarest_text
 from imbtorch.reports.rows import Finder, Row, dependence_text
 from imbtorch.suggestions import first_names
 
@@ -87,6 +87,21 @@ def _large_cluster(result: ReportResult) -> str:
     return large_cluster_text(largest) if largest else ""
 
 
+def _few_clusters(result: ReportResult) -> str:
+    """Name the class of which the worst group has targets in few clusters."""
+    readings, at = result._readings, result._at
+    directed = [each for each in readings.measures.values() if each.higher_is_better is not None]
+    if at.groups is None or at.buckets is None or not at.dependent or not directed:
+        return ""
+    values, sign = at.value(directed[0], of_groups=True).double(), 1 if directed[0].higher_is_better else -1
+    comparable = comparable_groups(readings.counting, at.groups)[1] & ~values.isnan()
+    place = int(torch.where(comparable, sign * values, torch.inf).argmin())
+    few = rarest_text(at.buckets[place], readings.class_names) if bool(comparable.any()) else ""
+    number = int(at.buckets[place].flatten(1).any(1).sum())
+    where = f"by {directed[0].name}, the worst group is {readings.group_names[place]}"
+    return f"{where}: it has {number} buckets of clusters, {few}" if few else ""
+
+
 def _few_samples(result: ReportResult) -> str:
     """Say where one error more in a class would change a value at the prevalence far more than in the counts."""
     readings, at = result._readings, result._at
@@ -134,6 +149,7 @@ FINDERS: tuple[Finder, ...] = (
     ("lacking groups", partial(_of_groups, "lacking groups")),
     ("dependent", _dependent),
     ("large cluster", _large_cluster),
+    ("few clusters", _few_clusters),
     ("few samples", _few_samples),
     ("no interval", _no_interval),
 )

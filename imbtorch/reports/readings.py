@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from imbtorch.counting.clusters import BUCKETS
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Measure, mapped, sums
 from imbtorch.intervals.baselines import always_commonest
@@ -20,7 +21,7 @@ from imbtorch.intervals.class_means import recall_weights
 from imbtorch.intervals.draws import DRAWS, seeded
 from imbtorch.intervals.intervals import HEAVY, LARGE, TOO_NARROW, Interval, largest_cluster, posterior_of
 from imbtorch.measures.named import PER_CLASS, AtPrevalence, AveragedMeasure, of_name, one_value
-from imbtorch.reports.groups import comparable_groups, worst
+from imbtorch.reports.groups import comparable_groups, undefined_groups, worst
 from imbtorch.reports.rows import Bound, Row, Snapshot, group_label, shown
 from imbtorch.reports.texts import NO_BUCKETS, UNSURE
 from imbtorch.suggestions import did_you_mean, first_names
@@ -202,6 +203,7 @@ class Readings:
                     f"measure {key!r} must return one value for each of {len(self.groups)} groups, got "
                     f"{list(of_each.shape)}"
                 )
+            of_each = torch.where(undefined_groups(self.counting, at.groups, measure), torch.nan, of_each)
             if key in self.per_group:
                 yield of_each
             if measure.higher_is_better is not None:
@@ -268,8 +270,11 @@ class Readings:
                 estimate, low, high = (part[..., place] for part in (interval.estimate, interval.low, interval.high))
                 interval = replace(interval, estimate=estimate, low=low, high=high)
             if buckets is not None and row not in alone:
-                method = interval.method + rarest_text(row, buckets, self.class_names)
-                interval = replace(interval, method=method)
+                few = rarest_text(buckets, self.class_names, row.of if row.kind == "class" else "")
+                interval = replace(interval, method=f"{interval.method}; {few}" if few else interval.method)
+            if group is not None and bool(undefined_groups(self.counting, at.groups, self.values[row].measure)[group]):
+                unknown = torch.full_like(interval.low, torch.nan)
+                interval = replace(interval, low=unknown, high=unknown)
             found[row] = interval
         return found
 
@@ -292,6 +297,8 @@ class Readings:
         text += ", posterior for single labels" * bool(alone)
         means = (recall_weights(each, counts) is not None for each in self._at_once(self.bounded, at).values())
         text += ", Fay-Feuer for means of recalls" * any(means)
+        few = rarest_text(buckets, self.class_names)
+        text += f"; {few}" if few else ""
         largest = "" if largest_bucket(at, HEAVY) else largest_bucket(at)  # a problem of the result names a heavy one
         return f"{text}; {largest} of the samples, {TOO_NARROW}" if largest else text
 
@@ -411,16 +418,16 @@ def largest_bucket(at: Snapshot, times: float = LARGE) -> str:
     if buckets is None:
         return ""
     sizes = buckets.flatten(1).sum(1)
-    return largest_cluster(sizes[sizes > 0], times).replace("clusters", "buckets of clusters")
+    return largest_cluster(sizes[sizes > 0], times, BUCKETS).replace("clusters", "buckets of clusters")
 
 
-def rarest_text(row: Row, buckets: Tensor, class_names: Sequence[str]) -> str:
-    """Return a text that names the class of a value which lies in few buckets; empty if none does."""
+def rarest_text(buckets: Tensor, class_names: Sequence[str], of: str = "") -> str:
+    """Return a text that names the class which lies in few buckets, or ``of`` if it does; empty if none does."""
     held = (buckets.sum(-1) > 0).sum(0).tolist()  # [K], or [L, 2]
     named = [(number, name, repr(name)) for name, number in zip(class_names, held, strict=True)]
     if buckets.ndim == 4:
         negative, positive = ([of_label[index] for of_label in held] for index in (0, 1))
         named = [(number, name, repr(name)) for name, number in zip(class_names, positive, strict=True)]
         named += [(number, name, f"negatives of {name!r}") for name, number in zip(class_names, negative, strict=True)]
-    few = [each for each in named if 0 < each[0] < FEW_BUCKETS and (row.kind != "class" or each[1] == row.of)]
-    return f"; only {min(few)[0]} of them with {min(few)[2]}" if few else ""
+    few = [each for each in named if 0 < each[0] < FEW_BUCKETS and of in ("", each[1])]
+    return f"only {min(few)[0]} of them with {min(few)[2]}" if few else ""

@@ -651,3 +651,18 @@ def test_labels_need_drawn_totals_and_two_samples():
         paired_compare("f1", a[:1], b[:1], target[:1], draws=100)
     with pytest.raises(ValueError, match="ignore_index must be left out for 'auc'"):
         paired_compare("auc", torch.rand(4), torch.rand(4), torch.tensor([0, 1, 0, 1]), ignore_index=-1)
+
+
+@pytest.mark.parametrize(("measure", "most"), [("precision", 1), ("mcc", 2)])
+@pytest.mark.parametrize("plan", [{}, {"looks": 20, "look": 1}])
+def test_bounds_are_differences_that_the_measure_can_have(measure, most, plan):
+    """A precision of 1 alarm and of 8: bounds about the estimate reached from -1.27 to .92, early looks to -6.8."""
+    target = torch.tensor([0] * 290 + [1] * 10)
+    one, many = (
+        torch.zeros(300, dtype=torch.long).index_fill(0, torch.tensor(at), 1)
+        for at in ([290], [*range(3), *range(295, 300)])
+    )
+    found = paired_compare(measure, one, many, target, 2, draws=500, generator=seeded(), **plan).difference
+    assert -most <= found.low < found.estimate < found.high <= most
+    mirrored = paired_compare(measure, many, one, target, 2, draws=500, generator=seeded(), **plan).difference
+    assert -most <= mirrored.low < mirrored.estimate < mirrored.high <= most

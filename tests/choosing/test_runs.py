@@ -179,6 +179,9 @@ def test_intervals_stay_within_the_range_of_the_measure():
     interval = over_runs({"one": [target, target]}, target, "balanced_accuracy", generator=seeded()).models["one"]
     assert interval.high == 1
     assert 0.7 < interval.low < 0.99
+    few = torch.tensor([0, 0, 1])
+    opposite = over_runs({"right": [few, few], "wrong": [1 - few, 0 * few]}, few, "recall", generator=seeded())
+    assert opposite.differences["right", "wrong"].high == 1
 
 
 @pytest.mark.parametrize("measure", ["macro_averaged_absolute_error", "likelihood_ratio", lambda c: c[..., 0, 0]])

@@ -335,6 +335,9 @@ def test_few_buckets_of_a_class_are_named():
     assert found.method.endswith(f"; only {held} of them with 'fraud'")
     assert 0 < found.low < found.high == 1  # of the resamples that hold the class
     assert "only" not in report.interval("recall/ok").method
+    bounded = ImbalanceReport("binary", class_names=["ok", "fraud"], measures=["f1"], clusters=True, intervals=True)
+    bounded.update(target.clone(), target, cluster=ids)
+    assert any(f"buckets; only {held} of them with 'fraud'" in note for note in bounded.result().table().notes)
 
 
 @pytest.mark.parametrize("made", [lambda: Recall("multiclass", 3), lambda: ImbalanceReport("multiclass", 3)])

@@ -88,3 +88,32 @@ def test_a_long_tail_of_clusters_is_covered_and_narrow():
     counts[:, 1] = counts[:, 1].flip(-1)
     found = bootstrap("balanced_accuracy", counts, 50, clusters=True)
     assert found.method.startswith("Fay-Feuer of clusters")
+
+
+@pytest.mark.parametrize("patients", [30, 600])
+def test_buckets_of_patients_without_errors_are_worth_their_patients(patients):
+    """The spread of 64 buckets shows how many patients there are, up to its standard error of 18%."""
+    counts = torch.zeros(patients, 2, 2, dtype=torch.long)
+    counts[:, 0, 0], counts[::3, 1, 1] = 8, 2
+    known = bootstrap("balanced_accuracy", counts, 50, clusters=True)
+    report = imbtorch.ImbalanceReport("binary", measures=["balanced_accuracy"], per_class=(), clusters=True)
+    target = torch.tensor([0] * 8 + [1] * 2).repeat(patients)
+    keep = torch.ones(patients, 10, dtype=torch.bool)
+    keep[torch.arange(patients) % 3 > 0, 8:] = False
+    ids = torch.arange(patients).repeat_interleave(10)
+    report.update(target[keep.flatten()], target[keep.flatten()], cluster=ids[keep.flatten()])
+    hashed = report.interval("balanced_accuracy")
+    assert (
+        float(1 - known.low) * 0.6 < float(1 - hashed.low) < float(1 - known.low) * 1.6
+    )  # as those of some 50 patients before
+
+
+def test_the_order_of_classes_and_of_clusters_moves_no_bound_of_their_mean():
+    rng = np.random.default_rng(0)
+    counts = torch.from_numpy(rng.poisson(np.eye(4) * 3 + 0.4, (25, 4, 4)))
+    order = [2, 0, 3, 1]
+    found, moved = (
+        bootstrap("balanced_accuracy", each, 50, clusters=True)
+        for each in (counts, counts.flip(0)[:, order][:, :, order])
+    )
+    assert [float(moved.low), float(moved.high)] == pytest.approx([float(found.low), float(found.high)], abs=1e-12)

@@ -468,6 +468,18 @@ def test_the_text_names_a_cluster_that_is_large():
     assert found.method == text.replace("cluster bootstrap", "Fay-Feuer of clusters")
 
 
+@pytest.mark.parametrize("clusters", [20, 40, 60, 100, 200])
+def test_buckets_of_equal_clusters_are_rarely_large(clusters):
+    """Three of forty patients in one bucket are no large cluster; in 200 clusters a tenfold one shares its bucket."""
+    rng, told = np.random.default_rng(0), {1: 0, 10: 0}
+    for times in told:
+        for _ in range(200):
+            sizes = np.bincount(rng.integers(64, size=clusters), [times] + [1] * (clusters - 1), minlength=64)
+            told[times] += bool(largest_cluster(torch.from_numpy(sizes[sizes > 0]), hashed=64))
+    assert told[1] <= 0.05 * 200  # 0.19 of the sets of 100 clusters before
+    assert told[10] >= 0.8 * 200
+
+
 def test_a_cluster_of_more_than_five_times_the_mean_is_warned_of():
     clusters = torch.ones(20, 2, 2, dtype=torch.long)
     clusters[4] = 7  # 28 of 104 samples, 5.4 times the mean

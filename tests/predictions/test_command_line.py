@@ -304,7 +304,7 @@ def test_a_margin_in_percent_is_an_error(measure, margin, old, capsys):
 
 def test_help_advises_against_several_looks(capsys):
     assert command_line.main(["compare", "--help"]) == 0
-    assert "up to 18% pass one of 20 tests of a growing sample" in " ".join(capsys.readouterr().out.split())
+    assert "up to 17% pass one of 20 tests of a growing sample" in " ".join(capsys.readouterr().out.split())
 
 
 def test_slips_of_a_command_are_read_or_told(old, tmp_path, capsys):

@@ -231,6 +231,9 @@ def test_each_model_has_a_threshold_of_its_own(data):
         assert getattr(compared.difference, name).item() == pytest.approx(getattr(expected.difference, name).item())
     shares = [100 * float((scores > cut).mean()) for scores, cut in ((OLD, 0.1), (NEW, 0.4))]
     assert f"predicted positive: old {shares[0]:.3g}% above 0.1, new {shares[1]:.3g}% above 0.4" in str(compared)
+    assert "one that was chosen on these rows makes its model look better" in str(compared)
+    one = found.compare(columns["old"], columns["new"], "recall", threshold=0.4, generator=seed())
+    assert "chosen on these rows" not in str(one)
 
 
 @pytest.mark.parametrize("alerts", [0.005, 0.02, 0.3])

@@ -1,11 +1,13 @@
 """Groups of samples: the values of each and of the worst, from one state and one sum over processes."""
 
+import math
 import pickle
 import warnings
 
 import numpy as np
 import pytest
 import torch
+from distributions import splitmix64
 from fairlearn.metrics import MetricFrame
 from processes import launch
 from report_cases import directed
@@ -216,6 +218,47 @@ def test_groups_without_targets_of_a_class_take_no_part_in_the_worst():
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # told once
         report.compute()
+
+
+@pytest.mark.parametrize(
+    ("lost", "undefined"),
+    [(1, {"balanced_accuracy", "recall", "gmean"}), (0, {"balanced_accuracy", "specificity", "gmean"})],
+)
+def test_a_group_without_a_class_has_no_value_that_needs_its_recall(lost, undefined):
+    """Those of scikit-learn are those of the other class alone, or 0."""
+    measures = ["balanced_accuracy", "recall", "specificity", "gmean", "accuracy", "f1", "mcc"]
+    report = ImbalanceReport("binary", groups=["both", "one"], measures=measures, per_class=(), intervals=True)
+    report.update(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 1]), group=0)
+    report.update(torch.tensor([0, 1, 1]), torch.full((3,), 1 - lost), group=1)
+    with pytest.warns(UserWarning, match="values that need it are nan"):
+        result = report.result()
+    assert {name for name in measures if result[f"{name}/one"].isnan()} == undefined
+    assert {name for name in measures if math.isnan(result.table()["group"]["one"][name])} == undefined
+    assert all(result[f"{name}/one_low"].isnan() for name in undefined)
+    assert result["accuracy/one"].item() == pytest.approx((2 - lost) / 3)
+    with pytest.raises(ValueError, match="depends on classes without targets"):
+        result.interval("balanced_accuracy/one")
+
+
+def test_the_worst_group_says_how_many_clusters_hold_its_rarest_class():
+    """North has its positives in two clusters, and south in thirty."""
+    target = torch.tensor([1, 0] * 100)
+    group, ids = torch.arange(2).repeat_interleave(100), torch.arange(100).repeat_interleave(2)
+    target[:100] = torch.tensor([1] * 4 + [0] * 96)
+    preds = torch.where(torch.arange(200) % 4 == 0, 1 - target, target)
+    preds[:4] = torch.tensor([0, 0, 0, 1])
+    report = ImbalanceReport("binary", groups=["north", "south"], measures=["recall"], per_class=(), clusters=True)
+    report.update(preds, target, group=group, cluster=ids)
+    with pytest.warns(UserWarning, match="the worst group is north"):
+        result = report.result()
+    assert result["recall_worst"] == result["recall/north"] == 0.25
+    text = result.problems["few clusters"]
+    held = len({splitmix64(each) // 2**58 for each in (0, 1)})
+    assert text.startswith("by recall, the worst group is north: it has ")
+    assert text.endswith(f" buckets of clusters, only {held} of them with '1'")
+    assert any(text in note for note in result.table().notes)
+    report.update(1 - target, target, group=1 - group, cluster=ids)  # south is worse, and has many
+    assert "few clusters" not in report.result().problems
 
 
 def test_a_class_that_no_group_has_is_not_asked_for():
