@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +14,7 @@ from typing_extensions import Unpack
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.batches import Batch
 from imbtorch.counting.tasks import Counter
+from imbtorch.deciding.costs import Costs
 from imbtorch.deciding.histogram import Hidden, Histogram
 from imbtorch.deciding.rules import Threshold
 from imbtorch.deciding.sweep_result import SweepResult, result_of_histogram
@@ -21,7 +22,7 @@ from imbtorch.deciding.sweep_settings import Also, SweepSettings
 from imbtorch.measures.named import Measured
 from imbtorch.metrics.base import OnInvalid, TaskOptions, TorchmetricsArguments, canonical
 from imbtorch.metrics.deciding import DecidingSweep, of_last_result
-from imbtorch.metrics.shared_result import PREVALENCE
+from imbtorch.metrics.shared_result import PREVALENCE, ReportedValue
 from imbtorch.metrics.state import Setting
 from imbtorch.reports.rows import PROMISED, Row
 
@@ -50,6 +51,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     Args:
         measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or ``functools.partial`` of
             one, computed for the positive class. Net benefit needs ``functools.partial(net_benefit, threshold=0.2)``.
+            Without one, ``also=["auc", "average_precision"]`` gives the areas alone: no threshold is chosen.
         thresholds: number of thresholds, evenly spaced from 0 to 1, or a sorted tensor of probabilities; by default
             4,097, the probabilities of logits from -100 to 100.
         task: ``"binary"``; ``"multilabel"``, with a sweep for each label; or ``"multiclass"``, with a sweep for each
@@ -62,7 +64,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         at_least: constraints under which the threshold is chosen, as name of a measure -> least value. If no threshold
             satisfies them, the worst possible value is logged, with one warning that says what is reachable.
         alerts: greatest share of samples that may be predicted positive; by default no constraint.
-        costs: ``[[0, fp], [fn, 0]]``: the threshold with the lowest expected cost is chosen.
+        costs: the threshold with the lowest expected cost is chosen: ``{"miss": 10, "false_alarm": 1,
+            "investigation": 0}``, the last for each flagged sample, or ``[[0, false_alarm], [miss, 0]]``.
         sure: level of a guarantee that the constraints hold in the population (:meth:`best` says which can), such as
             0.9; by default they need to hold on the counted samples only.
         prevalence: class shares of the population for which all values are computed, as in
@@ -111,7 +114,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
     def __init__(
         self,
-        measure: Measured,
+        measure: Measured | None = None,
         thresholds: int | Tensor | None = None,
         task: Task = "binary",
         *,
@@ -121,7 +124,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         also: Sequence[Also] = (),
         at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
-        costs: Tensor | Sequence[Sequence[float]] | None = None,
+        costs: Costs | None = None,
         sure: float | None = None,
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         higher_is_better: bool | None = None,
@@ -146,7 +149,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self._hidden = Hidden()
         self._axis = 0  # number of dimensions of scores of both classes; 0 for scores of class 1
         initial = [0.5] * len(settings.class_names) if task == "multilabel" else 0.5
-        self._own_rule(None if task == "multiclass" else Threshold(initial, logits))
+        self._own_rule(None if task == "multiclass" or measure is None else Threshold(initial, logits))
         if clusters:
             self._warn_if_large(
                 f"{len(settings.thresholds)} thresholds and 64 buckets of clusters", "fewer thresholds="
@@ -166,7 +169,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         return str(index) if self.task == "binary" else self.class_names[index]
 
     def _shown_arguments(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"measure": self._measure.function}
+        shown: dict[str, Any] = {"measure": self._measure.function} if self._settings.name else {}
         shown |= {} if self._settings.crowded else {"thresholds": len(self._settings.thresholds)}
         costs, prevalence = self._settings.costs, self.prevalence
         lists = {"costs": costs if costs is None else costs.tolist(), "prevalence": prevalence and list(prevalence)}
@@ -190,6 +193,12 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             for key in of_rule:
                 state_dict.pop(key)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *others)
+
+    def items(self) -> Iterator[tuple[str, ReportedValue]]:
+        """Iterate over names and metrics to log; thresholds of several labels or classes stay in ``compute()``."""
+        for name, value in super().items():
+            if self.task == "binary" or value.row.measure != "threshold":
+                yield name, value
 
     # --- computing --------------------------------------------------------------------------------------------------
 
@@ -228,7 +237,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         compiling = torch.compiler.is_compiling()
         if axis != self._axis and (axis or not (compiling or self._update_count)):
             self._axis = axis
-            if self.decides and not compiling:
+            if self.decides and self.rule is not None and not compiling:
                 self.rule._mark("class_axis", axis)
         if not compiling:  # a graph that noted anything would be compiled anew
             self._hidden = self._histogram.hidden_with(self._hidden, preds, batch, not self._update_count)

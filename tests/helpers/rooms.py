@@ -21,6 +21,7 @@ ROOMS = {
     "counts": "normalized",
     "deciding.adjusted_margins": "AdjustedMargins",
     "deciding.adjustments": "Adjustments",
+    "deciding.costs": "checked_costs",
     "deciding.curves": (
         "area area_interval average_precision average_precision_interval matrices_of partial_area_at "
         "precision_influence unresolved"
