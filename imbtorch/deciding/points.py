@@ -71,7 +71,7 @@ class OperatingPoint:
     log_odds: float | None = None
     measure: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
-    costs: Mapping[str, float] = field(default_factory=dict, kw_only=True)
+    costs: Mapping[str, float] = field(default_factory=dict, init=False)
     correct: Callable[[], Interval] | None = field(default=None, repr=False)
     _advice = staticmethod(str)  # text about the rule of the sweep, which DecidingSweep replaces
     class_axis = 0  # that of the rule
@@ -195,7 +195,8 @@ def point_of(data: Mapping[str, Any]) -> OperatingPoint:
         raise ValueError("log_odds are not those of the threshold")
     holds = {name: as_number(each) for name, each in data["holds"].items()}
     limits, costs = dict(data["limits"]), dict(data["costs"])
-    point = OperatingPoint(**plain, counts=counts, holds=holds, limits=limits, costs=costs)
+    point = OperatingPoint(**plain, counts=counts, holds=holds, limits=limits)
+    vars(point)["costs"] = costs
     if (given := data["corrected"]) is not None:
         low, high, middle = (torch.tensor(as_number(given[k]), dtype=torch.double) for k in ("low", "high", "estimate"))
         vars(point)["corrected"] = Interval(middle, low, high, given["level"], given["method"])

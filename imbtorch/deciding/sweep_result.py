@@ -517,9 +517,10 @@ class SweepResult(Result):
             settings.name if settings.costs is None else f"{settings.name} (threshold by costs)",
             {name: limit.bound for name, limit in settings.limits.items()},
             correct=None if settings.counting.weighted or alone else partial(own._corrected, index),
-            costs={} if settings.costs is None else prices(settings.costs, at.double(), half),
         )
         vars(point)["class_axis"] = self.class_axis
+        if settings.costs is not None:
+            vars(point)["costs"] = prices(settings.costs, at.double(), half)
         if point.alerts in (0, 1):
             warn_caller(f"ThresholdSweep: the chosen threshold predicts the same for all samples: {point}")
         return point

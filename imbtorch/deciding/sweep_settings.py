@@ -134,19 +134,9 @@ class SweepSettings:
         names = tuple(map(str, range(histogram.labels)) if class_names is None else checked_names(class_names))
         if len(names) != histogram.labels:
             raise ValueError(f"class_names must hold {histogram.labels} names, got {len(names)}")
-        chosen_by = (at_least, alerts, costs, sure, higher_is_better)
-        if measure is None and (not also or "partial_auc" in also or chosen_by != (None,) * 5):
-            raise ValueError(
-                "measure must name what the threshold is chosen for, such as 'f1'; only also=['auc', "
-                "'average_precision'] needs none, which then computes areas alone"
-            )
+        named_also = _checked_also(measure, also, (at_least, alerts, costs, sure, higher_is_better))
         swept = directed(of_binary_counts("measure", measure or "balanced_accuracy"), higher_is_better)
         evaluated(swept, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu"))  # raises before the first epoch
-        if isinstance(also, str):
-            raise TypeError(f"also must be a sequence of names, got the string {also!r}; write also=({also!r},)")
-        also = tuple(dict.fromkeys(map(short_name, also)))
-        for each in also:
-            check_choice("also", each, get_args(Also))
         shares, named = None, ("0", "1") if task == "binary" else names
         if prevalence is not None:
             shares = counting.checked_prevalence(in_class_order("prevalence", prevalence, named))
@@ -157,7 +147,7 @@ class SweepSettings:
             "" if measure is None else swept.traits.key or str(getattr(swept.function, "__name__", "value")),
             grid.thresholds,
             grid.odds,
-            also,
+            named_also,
             shares,
             crowded=grid.name == DEFAULT,
             limits=checked_limits({} if at_least is None else at_least, alerts),
@@ -422,6 +412,21 @@ class SweepSettings:
             higher, measure = False, partial(expected_cost, costs=self.costs)
         measure = measure if index is None else self.at_prevalence(measure, index)
         return measure if higher else negated(measure)
+
+
+def _checked_also(measure: Measured | None, also: Sequence[str], chosen_by: tuple[object, ...]) -> tuple[str, ...]:
+    """Return the names of further values; raise if no measure says what the threshold is chosen for."""
+    if isinstance(also, str):
+        raise TypeError(f"also must be a sequence of names, got the string {also!r}; write also=({also!r},)")
+    also = tuple(dict.fromkeys(map(short_name, also)))
+    for each in also:
+        check_choice("also", each, get_args(Also))
+    if measure is None and (not also or "partial_auc" in also or any(each is not None for each in chosen_by)):
+        raise ValueError(
+            "measure must name what the threshold is chosen for, such as 'f1'; only also=['auc', 'average_precision'] "
+            "needs none, which then computes areas alone"
+        )
+    return also
 
 
 def _logits(probabilities: Tensor) -> Tensor:

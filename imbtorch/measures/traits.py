@@ -229,8 +229,7 @@ def by_key() -> dict[str, Callable[..., Tensor]]:
 
 def by_any_name() -> dict[str, Callable[..., Tensor]]:
     """Return the measures by their names in reports and by the names of their functions."""
-    known = by_key() | {function.__name__: function for function in CATALOGUE}
-    return known | {name: known[key] for name, key in OTHER_NAMES.items() if key in known}
+    return by_key() | {function.__name__: function for function in CATALOGUE}
 
 
 def short_name(name: Any) -> Any:
@@ -239,7 +238,7 @@ def short_name(name: Any) -> Any:
     >>> [short_name(name) for name in ("sensitivity", "imbalance_accuracy", "dice", "auroc", "cat")]
     ['recall', 'iam', 'dice', 'auc', 'cat']
     """
-    if not isinstance(name, str) or name in by_key():
+    if not isinstance(name, str) or name in ALIASES:
         return name
     function = by_any_name().get(name)
     return OTHER_NAMES.get(name, name) if function is None else CATALOGUE[function].key
@@ -269,8 +268,9 @@ def measure_function(measure: object, argument: str = "measure", given: Sequence
     function: Any = measure
     if isinstance(measure, str):
         known = by_any_name()
-        check_choice(argument, measure, tuple(known))
-        function = known[measure]
+        if (short := short_name(measure)) not in known:
+            check_choice(argument, measure, tuple(known))
+        function = known[short]
     bare, arguments = arguments_of(function)
     if not callable(bare) or isinstance(bare, type) or hasattr(bare, "compute"):
         raise TypeError(

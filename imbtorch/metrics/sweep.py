@@ -39,19 +39,17 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self.test.update(self.sweep.rule(scores), y)  # in test_step, also after ckpt_path="best"
 
     ``sweep.rule`` is a :class:`~imbtorch.Threshold`, a submodule that takes the scores of class 1 and returns 0 and 1
-    (multilabel: a threshold for each label; multiclass: none). It predicts at 0.5, with a warning, until ``compute``
-    chooses.
-    Lightning's sanity check, test and predict do not change it; outside Lightning, do not update the sweep with test
-    data. ``sweep.rule.take(sweep.best(...))`` sets another threshold until the next ``compute`` with new samples.
+    (multilabel: a threshold for each label; multiclass and areas alone: none). It predicts at 0.5, with a warning,
+    until ``compute`` chooses. Lightning's sanity check, test and predict do not change it; elsewhere do not update it
+    with test data. ``sweep.rule.take(sweep.best(...))`` sets another threshold until new samples are computed.
 
     The logged value is too high, because the same samples chose the threshold; :meth:`interval` corrects it (page "How
     a choice is corrected"). The state is a histogram of scores, by default of 64 kB: AUC and average precision are
     exact to 0.002 unless ``compute`` tells of scores that share a bin (of few ones, on the CPU, from 0.01 on).
 
     Args:
-        measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or ``functools.partial`` of
-            one, computed for the positive class. Net benefit needs ``functools.partial(net_benefit, threshold=0.2)``.
-            Without one, ``also=["auc", "average_precision"]`` gives the areas alone: no threshold is chosen.
+        measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or a partial of one such as
+            ``partial(net_benefit, threshold=0.2)``, for the positive class; left out for areas alone.
         thresholds: number of thresholds, evenly spaced from 0 to 1, or a sorted tensor of probabilities; by default
             4,097, the probabilities of logits from -100 to 100.
         task: ``"binary"``; ``"multilabel"``, with a sweep for each label; or ``"multiclass"``, with a sweep for each
@@ -64,8 +62,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         at_least: constraints under which the threshold is chosen, as name of a measure -> least value. If no threshold
             satisfies them, the worst possible value is logged, with one warning that says what is reachable.
         alerts: greatest share of samples that may be predicted positive; by default no constraint.
-        costs: the threshold with the lowest expected cost is chosen: ``{"miss": 10, "false_alarm": 1,
-            "investigation": 0}``, the last for each flagged sample, or ``[[0, false_alarm], [miss, 0]]``.
+        costs: ``{"miss": 10, "false_alarm": 1}``, by which the cheapest threshold is chosen, as in :meth:`best`.
         sure: level of a guarantee that the constraints hold in the population (:meth:`best` says which can), such as
             0.9; by default they need to hold on the counted samples only.
         prevalence: class shares of the population for which all values are computed, as in

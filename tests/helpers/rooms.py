@@ -38,7 +38,7 @@ ROOMS = {
     "lightning.drawings": "drawings",
     "lightning.monitor_guard": "",
     "measures.named": "measure_of_counts resolved",
-    "measures.traits": "CATALOGUE by_key direction_of needs_matrix traits_of",
+    "measures.traits": "CATALOGUE by_key direction_of needs_matrix short_name traits_of",
     "metrics.base": "MetricArguments TorchmetricsArguments",
     "metrics.catalogue": "",
     "metrics.flat_monitors": "is_harmed never_predicted",
