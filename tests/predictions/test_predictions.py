@@ -313,7 +313,8 @@ def test_the_command_chooses_a_threshold_and_report_uses_it(path, tmp_path, caps
     assert run(*words, "--at-least", "recall=.8", "--json", point) == 0
     shown = capsys.readouterr().out
     best = Predictions(path, target="fraud").thresholds("new", "f1").best(at_least={"recall": 0.8})
-    assert shown.startswith(f"{best}\ncorrected for the choice: ")  # the table knows no limits, and is left out
+    assert "value: f1 at the threshold chosen with recall >= 0.8" in shown
+    assert f"\n\n{best}\ncorrected for the choice: " in shown
     assert imbtorch.open_result(point).threshold == best.threshold
     assert run("report", path, "--target", "fraud", "--scores", "new", "--threshold", point) == 0
     assert f"{sklearn.metrics.f1_score(Y, best.threshold < NEW):.3f}" in capsys.readouterr().out
