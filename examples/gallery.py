@@ -319,7 +319,7 @@ def thresholds() -> Figure:
     ):
         line.set(label=name, color=color, linestyle=style, linewidth=2)
         point.set(color=color, label="")  # without the corrected value
-        text.set(color=color, ha=side, fontweight="bold")
+        text.set(color=color, ha=side, fontweight="bold", text=text.get_text().replace(", ", "\n"))
     ax.set_xscale("linear")  # no threshold of interest is rare here
     ax.set(title="", ylabel="Value of the measure", ylim=(0, 0.9), xlim=(0, 1), xticks=[0, 0.25, 0.5, 0.75, 1])
     ax.lines[2].set_label("")  # both sweeps mark it

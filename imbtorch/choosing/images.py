@@ -8,7 +8,7 @@ from imbtorch.counts import check_choice
 from imbtorch.intervals.draws import checked_whole, student_quantile
 from imbtorch.intervals.intervals import Interval, check_level, warn_of_large_cluster
 from imbtorch.measures.named import TRAITS
-from imbtorch.measures.traits import by_key
+from imbtorch.measures.traits import by_key, short_name
 
 EQUAL = 1e-9  # deviation of the mean below which all values are equal, but for rounding
 NAMES = tuple(name for name, traits in TRAITS.items() if "binary" in traits.averages)
@@ -47,6 +47,7 @@ def over_images(
     dice 0.556 [0.007, 0.995] (95% t on the logit, 3 of 4 images)
     """
     check_level(level)
+    measure = short_name(measure)
     check_choice("measure", measure, NAMES)
     check_choice("empty", str(empty), ("skip", "1", "0"))
     wide = checked_whole(counts)

@@ -21,7 +21,7 @@ from imbtorch.deciding.rules import LogitAdjustment, checked_shares
 from imbtorch.deciding.thresholds import InfeasibleError, Limits, held_text, worst_value
 from imbtorch.intervals.intervals import Interval, check_level
 from imbtorch.measures.named import PER_CLASS, AveragedMeasure, Measured, directed, of_name, resolved
-from imbtorch.measures.traits import by_any_name
+from imbtorch.measures.traits import by_any_name, short_name
 from imbtorch.reports.groups import checked_class_groups
 from imbtorch.reports.readings import values_of_class_groups, values_of_classes
 from imbtorch.reports.rows import Finder, Result, Row, shown
@@ -93,6 +93,7 @@ class AdjustmentSettings:
 
     def named(self, name: str, argument: str) -> AveragedMeasure:
         """Return the measure of a name: of the catalogue, or of a value of a class or class group."""
+        name = short_name(name)
         if name == self.name:
             return self.measure
         if name in by_any_name():

@@ -11,6 +11,7 @@ from torch import Tensor
 from imbtorch.counting.logits import PROBABILITIES, crowd_near_zero, near_zero
 from imbtorch.counts import ratio, two_by_two
 from imbtorch.deciding.adjustments import maximised
+from imbtorch.deciding.costs import swapped_text
 from imbtorch.deciding.curves import by_labels, cells_at, unresolved
 from imbtorch.deciding.thresholds import InfeasibleError, worst_value
 from imbtorch.reports.groups import few_samples_text
@@ -150,12 +151,32 @@ def _without_threshold(result: SweepResult) -> str:
     return f"{'; '.join(texts[:3])}{more}; the worst possible value, {worst:g}, is reported"
 
 
+def _best_at_an_end(result: SweepResult) -> str:
+    """Describe a measure that is best where all samples are flagged, or none, and is swept without limits."""
+    measure, free = result._settings.measure, not result._settings.constrained
+    if not (free and measure.traits.at_an_end and measure.average == "binary"):
+        return ""
+    return (
+        f"{measure.name} alone is best where all samples are flagged, or none, whatever the scores; add limits, such "
+        "as alerts=0.01 or at_least={'precision': 0.5}, or sweep a measure of both errors, such as 'f1'"
+    )
+
+
+def _swapped_costs(result: SweepResult) -> str:
+    """Describe costs of which a false alarm is dearer than a miss of the rarer class."""
+    costs = result._settings.costs
+    if costs is None:
+        return ""
+    (true_negative, false_alarm), (miss, hit) = costs.tolist()
+    return swapped_text(false_alarm - true_negative, miss - hit, result._histogram.sum(-1).reshape(-1, 2).sum(0))
+
+
 def _few_samples(result: SweepResult) -> str:
     """Describe, as a report does, a value at the prevalence that one error more would change far too much."""
     settings, shares, places = result._settings, result._settings.shares(), result._chosen.place.reshape(-1)
     low, high = settings.measure.traits.value_range
     known = low is not None and high is not None and low >= -1 and high <= 1
-    if shares is None or settings.counting.weighted or not known:
+    if shares is None or settings.counting.weighted or not (known and settings.name):
         return ""
     of_labels = result._histogram.reshape(len(places), *result._histogram.shape[-2:])
     counts = two_by_two(*cells_at(of_labels, torch.arange(len(places)), places))
@@ -188,6 +209,8 @@ OF_THRESHOLDS: tuple[Finder, ...] = (
     ("crowded", _crowds),
     ("infeasible", _without_threshold),
     ("few samples", _few_samples),
+    ("measure", _best_at_an_end),
+    ("costs", _swapped_costs),
 )
 """Kind of each problem of a sweep, and the function of a result that describes it."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +15,9 @@ from torch import Tensor
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import check_generator, computed_on_cpu
 from imbtorch.counting.tasks import Counting
-from imbtorch.counts import check_choice, evaluated, ratio
+from imbtorch.counts import check_choice, evaluated, two_by_two
 from imbtorch.deciding.calibration import Calibration
+from imbtorch.deciding.costs import Costs, prices
 from imbtorch.deciding.curves import (
     area,
     area_interval,
@@ -31,6 +33,7 @@ from imbtorch.deciding.curves import (
     roc_curve,
 )
 from imbtorch.deciding.histogram import Hidden, Histogram
+from imbtorch.deciding.limits import alert_rate
 from imbtorch.deciding.points import OperatingPoint, threshold_text
 from imbtorch.deciding.problems import OF_THRESHOLDS
 from imbtorch.deciding.rules import Threshold
@@ -107,6 +110,7 @@ class SweepResult(Result):
     @property
     def log_odds(self) -> Tensor:
         """Log-odds of the chosen threshold, float64 ``[]`` or ``[L]``; above 36.7 its probability is 1 in float64."""
+        self._check_measure()
         return self._chosen.log_odds.clone()
 
     @property
@@ -118,7 +122,7 @@ class SweepResult(Result):
         """
         if self._settings.counting.task == "multiclass":
             raise ValueError("a sweep of several classes has no rule; LogitAdjustmentSweep chooses one for them")
-        rule = Threshold(log_odds=self._chosen.log_odds, logits=self.logits)
+        rule = Threshold(log_odds=self.log_odds, logits=self.logits)
         rule._mark("class_axis", self.class_axis)
         return rule
 
@@ -137,6 +141,7 @@ class SweepResult(Result):
 
     def curve(self) -> tuple[Tensor, Tensor]:
         """Return the thresholds ``[T]`` and the measure at each of them, ``[T]`` or ``[L, T]``."""
+        self._check_measure()
         settings = self._settings
         values = partial(evaluated, settings.measure)
         return settings.stored[0].clone(), settings.of_rates(lambda r: values(matrices_of(r).double()), self._histogram)
@@ -207,7 +212,8 @@ class SweepResult(Result):
         )
         if name == self._settings.name:
             remedy = f"; 'value' is the {name} at the chosen threshold"
-        check_choice("name", name, ("threshold", "value", *get_args(Also)), remedy)
+        known = ("threshold", "value", *get_args(Also)) if self._settings.name else ("auc", AP)
+        check_choice("name", name, known, remedy)
         if name in ("auc", AP):
             histogram = self._countable(repr(name), level, generator)
             if name == AP and self._settings.prevalence is not None:
@@ -362,6 +368,7 @@ class SweepResult(Result):
             ValueError: for a level outside (0, 1), weighted counts, if no label has targets of both classes, and if no
                 threshold satisfies the constraints.
         """
+        self._check_measure()
         return self._interval_of_labels("the gain", self._gain, level, generator)
 
     def _gain(self, index: int, histogram: Tensor, level: float, generator: torch.Generator | None) -> Interval:
@@ -422,7 +429,7 @@ class SweepResult(Result):
         *,
         at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
-        costs: Tensor | Sequence[Sequence[float]] | None = None,
+        costs: Costs | None = None,
         sure: float | None = None,
         generator: torch.Generator | None = None,
     ) -> OperatingPoint | dict[str, OperatingPoint]:
@@ -431,7 +438,8 @@ class SweepResult(Result):
         Constraints add to the ones of the sweep, and a constraint of the same name replaces the one of the sweep;
         ``at_least={}`` removes all of them, also ``alerts``. Without constraints and costs it is the threshold of the
         sweep; with them it is the single best threshold, of tied ones the lowest, and predicting no positives is a
-        candidate as well.
+        candidate as well. On negatives alone, the normal samples of anomaly detection, limits of ``alerts`` and
+        ``specificity`` give the lowest threshold that keeps them; the value is then undefined.
 
         A constraint that is just satisfied on validation data holds in the population about half of the time; ``holds``
         of the result gives a probability for each. ``sure`` restricts the choice to thresholds for which all
@@ -446,8 +454,9 @@ class SweepResult(Result):
                 sweep.
             alerts: greatest share of samples that may be predicted positive, in (0, 1], such as 0.005 for 50 in 10,000;
                 by default the value of the sweep.
-            costs: ``[[0, fp], [fn, 0]]``, cost of a sample of the row's class that is predicted as the column's class.
-                The threshold with the lowest expected cost is then chosen, instead of the best value of the measure.
+            costs: ``{"miss": 10, "false_alarm": 1, "investigation": 0}``, the last of which is paid for each flagged
+                sample, right or wrong, or ``[[0, false_alarm], [miss, 0]]``. The threshold with the lowest expected
+                cost is then chosen, instead of the best value of the measure.
             sure: level of a guarantee that all constraints hold in the population, in [0.5, 1); by default the value of
                 the sweep, without one the constraints need to hold on the counted samples only.
             generator: source of randomness, on the CPU; by default one of a fixed seed.
@@ -460,8 +469,9 @@ class SweepResult(Result):
             ValueError: if no threshold satisfies the constraints (the error says what is achievable) or none can be
                 guaranteed to; for constraints out of range, an unknown measure or one of which lower is better; for
                 ``sure`` with a measure that has no guarantee, also at the ``prevalence``; for constraints with weighted
-                counts; and if only one class has targets.
+                counts; and if only one class has targets, except for limits of alerts and specificity on negatives.
         """
+        self._check_measure()
         check_generator(generator)
         generator = generator or torch.Generator().manual_seed(0)
         settings = self._settings.within(at_least, alerts, costs, sure)
@@ -469,7 +479,7 @@ class SweepResult(Result):
             self._warn_if_dependent(PROMISED)
         points = {
             settings.class_names[index]: self._point(settings, index, histogram, generator)
-            for index, histogram in self._to_choose_from()
+            for index, histogram in self._to_choose_from(settings)
         }
         return points["0"] if settings.counting.task == "binary" else points
 
@@ -491,13 +501,14 @@ class SweepResult(Result):
         threshold, worth = settings.at(place), None
         if histogram.ndim == 3:
             worth = effective_samples(counts_at(filled(with_one(histogram)), place).double(), 2)
-        flagged = at[:, 1].double()
+        own, alone = replace(self, _settings=settings), not bool(counts[1].any())  # of normal samples
+        flagged, half = at[:, 1].double(), read_at(shares, counts_at(pooled(histogram).double(), settings.half))
         point = OperatingPoint(
             threshold[0],
-            evaluated(settings.measure, at).item(),
+            math.nan if alone else evaluated(settings.measure, at).item(),
             counts,
             (flagged[1] / at[1].double().sum()).item(),
-            (flagged[1] / flagged.sum()).item(),
+            math.nan if alone else (flagged[1] / flagged.sum()).item(),
             (at[..., 1].sum() / at.sum()).item(),
             probabilities(counts, settings.limits, shares, generator, worth),
             settings.sure,
@@ -505,9 +516,11 @@ class SweepResult(Result):
             threshold[1],
             settings.name if settings.costs is None else f"{settings.name} (threshold by costs)",
             {name: limit.bound for name, limit in settings.limits.items()},
-            None if settings.counting.weighted else partial(replace(self, _settings=settings)._corrected, index),
+            correct=None if settings.counting.weighted or alone else partial(own._corrected, index),
         )
         vars(point)["class_axis"] = self.class_axis
+        if settings.costs is not None:
+            vars(point)["costs"] = prices(settings.costs, at.double(), half)
         if point.alerts in (0, 1):
             warn_caller(f"ThresholdSweep: the chosen threshold predicts the same for all samples: {point}")
         return point
@@ -537,6 +550,7 @@ class SweepResult(Result):
                 "update it with that class against the rest"
             )
         if at is None:
+            self._check_measure()
             self._to_choose_from()
             chosen, odds = self._values_of("threshold").tolist(), self._chosen.log_odds.reshape(-1).tolist()
         else:
@@ -573,6 +587,14 @@ class SweepResult(Result):
             text += f"; or build {made}({task!r}{size}, threshold={at!r})"
         return text
 
+    def _check_measure(self) -> None:
+        """Raise if there is no measure, for which a threshold could be chosen."""
+        if not self._settings.name:
+            raise ValueError(
+                "no threshold was chosen, because the sweep computes areas alone; name a measure to choose one for, as "
+                "in ThresholdSweep('f1', also=['auc'])"
+            )
+
     def _of_one_class(self, histogram: Tensor) -> Tensor:
         """Return a bool ``[L]``, True for labels that lack positive or negative targets."""
         return (histogram.sum(-1) == 0).any(-1).reshape(-1)
@@ -583,10 +605,15 @@ class SweepResult(Result):
         of_labels = "" if self._settings.counting.task == "binary" else f" of {first_names(names)}"
         return f"{consequence} without positive and negative targets{of_labels}; count samples of both"
 
-    def _to_choose_from(self) -> list[tuple[int, Tensor]]:
-        """Return index and histogram of each label or class except an ignored one; raise if one lacks a class."""
+    def _to_choose_from(self, settings: SweepSettings | None = None) -> list[tuple[int, Tensor]]:
+        """Return index and histogram of each label or class except an ignored one; raise if one lacks a class.
+
+        Limits of alerts and specificity can also be kept on normal samples alone.
+        """
         ignored = self._settings.counting.ignored_class
         one_class = self._of_one_class(self._histogram)
+        if settings is not None and settings.prevalence is None and settings.of_negatives:
+            one_class &= self._histogram[..., 0, :].sum(-1).reshape(-1) == 0
         left_out = ignored if self._settings.counting.task == "multiclass" else None
         if left_out is not None:
             one_class[left_out] = False
@@ -615,6 +642,7 @@ class SweepResult(Result):
         value: f1 at the chosen threshold, corrected for the choice on the same samples (95% held-out tenths,
           posterior)
         """
+        self._check_measure()
         task = self._settings.counting.task
         names = ("1",) if task == "binary" else self._settings.class_names
         columns = {
@@ -670,9 +698,10 @@ class SweepResult(Result):
         check_choice("kind", kind, (None, *get_args(Curve)))
         known = len(self._settings.class_names)
         if kind is None and ax is None:
-            third: Curve = "precision_recall" if known == 1 else AP
-            figure, axes = figure_of_panels(3, entries=3 + min(MOST_DRAWN, known))
-            for each, beside in zip(("value", "roc", third), axes, strict=True):
+            kinds: list[Curve] = ["value", "roc", "precision_recall" if known == 1 else AP]
+            kinds = kinds if self._settings.name else kinds[1:]
+            figure, axes = figure_of_panels(len(kinds), entries=3 + min(MOST_DRAWN, known))
+            for each, beside in zip(kinds, axes, strict=True):
                 self.plot(each, beside)
             return figure, axes
         if kind is None or kind == "value":
@@ -733,7 +762,7 @@ class SweepResult(Result):
             counts,
             ax,
             places=self._chosen.place.reshape(-1)[labels],
-            thresholds=self._values_of("threshold")[labels],
+            thresholds=self._values_of("threshold")[labels] if self._settings.name else None,
             chosen_for=f"{self._settings.name} {self._settings.within_text}".rstrip(),
             areas=shown,
         )
@@ -743,7 +772,7 @@ class SweepResult(Result):
         places = self._chosen.place.reshape(-1)
         of_labels = self.rates().reshape(len(places), *self._histogram.shape[-2:])
         tn, fp, fn, tp = cells_at(of_labels, torch.arange(len(places)), places)
-        return ratio(fp + tp, tn + fp + fn + tp) * (self.log_odds.reshape(-1) < torch.inf)  # nothing is above 1
+        return alert_rate(two_by_two(tn, fp, fn, tp)) * (self.log_odds.reshape(-1) < torch.inf)  # nothing is above 1
 
     def _values_of(self, name: str) -> Tensor:
         """Return a value of all labels, float64 ``[L]`` on the CPU."""

@@ -298,7 +298,7 @@ def _drawn(counts: Tensor, generator: torch.Generator | None, worth: Tensor | No
     """
     prior = torch.tensor([[0.5, 0.5], [1.0, 1e-9]], dtype=torch.float64)
     totals = counts.sum(-1)
-    share = torch.ones_like(totals) if worth is None else ratio(worth, totals)
+    share = torch.ones_like(totals) if worth is None else ratio(worth, totals).masked_fill(totals == 0, 1.0)
     concentrations = counts * share.unsqueeze(-1) + prior, totals * share + 0.5
     cells, sizes = (gammas(each.flatten(), DRAWS, generator).T.reshape(DRAWS, *each.shape) for each in concentrations)
     return cells / cells.sum(-1, keepdim=True) * (sizes / share).unsqueeze(-1)

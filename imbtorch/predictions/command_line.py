@@ -16,6 +16,7 @@ from typing import Any
 from imbtorch.choosing.gate import NOT_WORSE, UNDECIDED, Gate
 from imbtorch.deciding.curves import AREAS
 from imbtorch.deciding.points import OperatingPoint
+from imbtorch.measures.traits import short_name
 from imbtorch.predictions import parser
 from imbtorch.predictions.compare import Pairing
 from imbtorch.predictions.estimates import Estimate
@@ -99,15 +100,16 @@ def _threshold(text: str | None) -> Any:
 def _thresholds(options: argparse.Namespace) -> tuple[int, str]:
     """Choose a threshold of the scores of files."""
     data = _predictions(options, options.file, "weight", "frequency", *OF_TARGETS)
-    result = data.thresholds(options.scores, options.measure, logits=options.logits, prevalence=options.prevalence)
-    points = result.best(at_least=options.at_least, alerts=options.alerts, costs=options.costs, sure=options.sure)
+    names = ("logits", "prevalence", "at_least", "alerts", "costs", "sure")
+    more: Any = {name: getattr(options, name) for name in names}
+    result = data.thresholds(options.scores, options.measure, **more)
+    points = result.best()
     named = points if isinstance(points, dict) else {"": points}
     if options.json is not None:
         if len(named) > 1:
             raise ValueError(f"--json holds one point, but there are those of {first_names(list(named))}")
         next(iter(named.values())).to_json(options.json)
-    limited = options.at_least or options.alerts or options.costs or options.sure
-    texts = [] if limited and options.form is None else [_printed(result.table(), options.form)]  # it knows no limits
+    texts = [_printed(result.table(), options.form)]
     for name, point in named.items():
         corrected = "" if point.corrected is None else f"\ncorrected for the choice: {point.corrected}"
         texts.append(f"{name}: {point}{corrected}".removeprefix(": "))
@@ -195,6 +197,7 @@ def _merge(options: argparse.Namespace) -> tuple[int, str]:
 
 def _compare(options: argparse.Namespace) -> tuple[int, str]:
     """Return the verdict on two models as exit code and text."""
+    options.measure = short_name(options.measure)
     columns = _columns(options)
     data = _predictions(options, options.old, *OF_TARGETS[1:])
     other = None if options.new is None else _predictions(options, options.new, *OF_TARGETS[1:])

@@ -26,11 +26,13 @@ from imbtorch.counting.arguments import (
 )
 from imbtorch.counts import check_choice
 from imbtorch.deciding.adjustment_result import AdjustmentSettings, LogitAdjustmentResult, result_of_buckets
+from imbtorch.deciding.costs import Costs
 from imbtorch.deciding.points import OperatingPoint
 from imbtorch.deciding.sweep_result import SweepResult
 from imbtorch.deciding.sweep_settings import Also, SweepSettings
 from imbtorch.intervals.intervals import check_level
 from imbtorch.measures.named import Measured
+from imbtorch.measures.traits import short_name
 from imbtorch.predictions.compare import Pairing, paired
 from imbtorch.predictions.estimates import Estimate, Of, estimate_of
 from imbtorch.predictions.label_bounds import Aim
@@ -40,7 +42,7 @@ from imbtorch.predictions.report import check_order, opened, reading, report_of
 from imbtorch.predictions.samples import Given, Samples, from_arrays, from_source, samples_of
 from imbtorch.predictions.scores import BinnedScores, sizes_of
 from imbtorch.predictions.sources import Source
-from imbtorch.reports.result import ReportResult
+from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -221,7 +223,11 @@ class Predictions:
         argument, predicted, at = _one_of(preds, scores, threshold, logits)
         samples = self._samples(argument, predicted, logits, ROLES)
         with reading(samples.given.source):
-            return report_of(samples, samples.placed(at), prevalence, measures, intervals, class_groups)
+            result = report_of(samples, samples.placed(at), prevalence, measures, intervals, class_groups)
+        counts = result.counts
+        if isinstance(threshold, OperatingPoint) and isinstance(counts, Tensor) and counts.shape == (2, 2):
+            result = with_values(result, {}, threshold.notes_on(counts))
+        return result
 
     def label_plan(
         self,
@@ -375,7 +381,7 @@ class Predictions:
         also: Sequence[Also] = (),
         at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
-        costs: Tensor | Sequence[Sequence[float]] | None = None,
+        costs: Costs | None = None,
         sure: float | None = None,
         prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
         higher_is_better: bool | None = None,
@@ -390,7 +396,7 @@ class Predictions:
             also: further values, such as ``"auc"``.
             at_least: name of a measure -> least value.
             alerts: greatest share of samples that may be predicted positive.
-            costs: ``[[0, fp], [fn, 0]]``: the threshold with the lowest expected cost is chosen.
+            costs: the threshold with the lowest expected cost is chosen, as for ``{"miss": 10, "false_alarm": 1}``.
             sure: level of a guarantee that the constraints hold in the population.
             prevalence: class shares of the population, as for :meth:`report`.
             higher_is_better: direction; by default that of the measure.
@@ -546,6 +552,7 @@ class Predictions:
         >>> data.compare("old", "new", "recall", margin=0.1).code
         0
         """
+        measure = short_name(measure)
         pair = paired_models(self, Pairing(old, new, other, id, by_row, model, threshold, alerts), measure)
         if margin is not None:
             return Gate(pair, measure, margin).decide()

@@ -21,6 +21,7 @@ ROOMS = {
     "counts": "normalized",
     "deciding.adjusted_margins": "AdjustedMargins",
     "deciding.adjustments": "Adjustments",
+    "deciding.costs": "checked_costs",
     "deciding.curves": (
         "area area_interval average_precision average_precision_interval matrices_of partial_area_at "
         "precision_influence unresolved"
@@ -37,7 +38,7 @@ ROOMS = {
     "lightning.drawings": "drawings",
     "lightning.monitor_guard": "",
     "measures.named": "measure_of_counts resolved",
-    "measures.traits": "CATALOGUE by_key direction_of needs_matrix traits_of",
+    "measures.traits": "CATALOGUE by_key direction_of needs_matrix short_name traits_of",
     "metrics.base": "MetricArguments TorchmetricsArguments",
     "metrics.catalogue": "",
     "metrics.flat_monitors": "is_harmed never_predicted",
