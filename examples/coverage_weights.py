@@ -1,0 +1,121 @@
+"""Coverage and width of intervals of weighted values: ``weights``; run by ``coverage.py``.
+
+The protocol, written before the first run of this table:
+
+Cells. 20, 50, 100 or 400 positives are expected, and nine times as many negatives; recall is .7 or .9 and 5% of the
+negatives are flagged, all by number. Numbers of hits, misses, false alarms and right negatives are Poisson. Weights are
+
+- *amounts*: lognormal with sigma .5, 1, 1.5 or 2, the same for all rows, or four times as large for hits, misses or
+  false alarms (sigma .5, 1 and 1.5);
+- *sampled*: all flagged rows are in the set with weight 1, and of the others one in 2, 5, 20 or 50, with that weight;
+- *survey*: five equally common strata with weights 1, 2, 3, 5 and 9, alike in recall and false alarms, or with recalls
+  and rates of false alarms that differ: .15 and .05 better than the mean in the lightest, where recall is at most .99
+  and .2% are false alarms, and as much worse in the heaviest.
+
+A cell is simulated if the effective number of positives that it expects, n (E w)^2 / E w^2, is 7 or more; nothing is
+chosen by what a set holds, and sets of all kinds count, also those without a miss or without an alarm.
+
+Values. Recall, precision, F1, balanced accuracy and MCC, all weighted, and the difference of the recalls of two
+independent sets (of groups of samples, by MOVER), whose truth is 0. The truth is the value of the expected weights.
+1,000 sets a cell, 1,000 draws an interval; the Monte-Carlo error of a coverage of .90 is .009. A value without an
+interval counts as not covered.
+
+Width is relative to the oracle, the distance from the 2.5% to the 97.5% quantile of estimate minus truth over the sets.
+*Kish recall* and *Kish width* are those of Jeffreys' interval at Kish's effective number of positives, for comparison;
+they decide nothing.
+
+Criteria. Coverage is at least .90 in each cell, for each value. Every cell below is named on the page.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+POSITIVES, RECALLS = (20, 50, 100, 400), (0.7, 0.9)
+NEGATIVES, ALARMS = 9, 0.05  # negatives of a positive, and the share of them that is flagged
+TIMES, LEAST = 4.0, 7  # times as large amounts of a tied cell, and effective positives that a cell expects
+STRATA, TILT = (1.0, 2.0, 3.0, 5.0, 9.0), (0.15, 0.05)
+TIED = {"hits": (1, 1), "misses": (1, 0), "alarms": (0, 1)}  # true and predicted class
+
+
+class Kind(NamedTuple):
+    """Weights of the rows of a set.
+
+    Attributes:
+        weights: ``amounts``, ``sampled`` or ``survey``.
+        size: sigma of amounts, or the largest weight.
+        tied: cell whose amounts are larger, or ``recall`` for strata that differ; empty for none.
+    """
+
+    weights: str
+    size: float
+    tied: str = ""
+
+
+KINDS = [
+    *(Kind("amounts", sigma) for sigma in (0.5, 1.0, 1.5, 2.0)),
+    *(Kind("amounts", sigma, tied) for sigma, tied in product((0.5, 1.0, 1.5), TIED)),
+    *(Kind("sampled", weight) for weight in (2.0, 5.0, 20.0, 50.0)),
+    *(Kind("survey", STRATA[-1], tied) for tied in ("", "recall")),
+]
+
+
+def strata_of(kind: Kind, positives: int, recall: float) -> list[tuple[Tensor, Tensor]]:
+    """Expected numbers of rows ``[2, 2]`` and their weights, or medians of amounts, of each stratum."""
+
+    def numbers(found: float, alarms: float) -> Tensor:
+        rates = torch.tensor([[1 - alarms, alarms], [1 - found, found]], dtype=torch.float64)
+        return rates * torch.tensor([[NEGATIVES * positives], [positives]])
+
+    ones = torch.ones(2, 2, dtype=torch.float64)
+    if kind.weights == "sampled":
+        kept = torch.tensor([1 / kind.size, 1.0])  # of rows that are predicted negative, and of flagged ones
+        return [(numbers(recall, ALARMS) * kept, ones / kept)]
+    if kind.weights == "survey":
+        tilts = torch.linspace(1, -1, len(STRATA)).tolist() if kind.tied else [0.0] * len(STRATA)
+        rates = [(min(recall + TILT[0] * tilt, 0.99), max(ALARMS - TILT[1] * tilt, 0.002)) for tilt in tilts]
+        return [(numbers(*each) / len(STRATA), weight * ones) for each, weight in zip(rates, STRATA, strict=True)]
+    medians = ones.clone()
+    if kind.tied:
+        medians[TIED[kind.tied]] = TIMES
+    return [(numbers(recall, ALARMS), medians)]
+
+
+def moments(kind: Kind, positives: int, recall: float) -> tuple[Tensor, Tensor]:
+    """Expected sums of the weights and of their squares, ``[2, 2]``."""
+    sigma = kind.size if kind.weights == "amounts" else 0.0
+    first = sum(number * weight for number, weight in strata_of(kind, positives, recall))
+    second = sum(number * weight**2 for number, weight in strata_of(kind, positives, recall))
+    return first * math.exp(sigma**2 / 2), second * math.exp(2 * sigma**2)  # type: ignore[return-value]
+
+
+def effective_positives(kind: Kind, positives: int, recall: float) -> float:
+    """Effective number of positives that a cell expects."""
+    first, second = moments(kind, positives, recall)
+    return float(first[1].sum() ** 2 / second[1].sum())
+
+
+CELLS = [
+    (kind, positives, recall)
+    for kind, recall, positives in product(KINDS, RECALLS, POSITIVES)
+    if effective_positives(kind, positives, recall) >= LEAST
+]
+
+
+def drawn_sets(sets: int, kind: Kind, positives: int, recall: float) -> tuple[Tensor, Tensor]:
+    """Sums of the weights and of their squares of simulated sets, ``[S, 2, 2]`` each."""
+    found = torch.zeros(2, sets, 4, dtype=torch.float64)
+    for expected, weights in strata_of(kind, positives, recall):
+        number = torch.poisson(expected.flatten().expand(sets, 4)).long()
+        place = torch.repeat_interleave(torch.arange(4 * sets), number.flatten())
+        weight = weights.flatten()[place % 4]
+        if kind.weights == "amounts":
+            weight = weight * torch.exp(kind.size * torch.randn(len(place), dtype=torch.float64))
+        for total, power in zip(found, (1, 2), strict=True):
+            total.view(-1).index_add_(0, place, weight**power)
+    return found[0].view(sets, 2, 2), found[1].view(sets, 2, 2)
