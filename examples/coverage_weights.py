@@ -34,13 +34,32 @@ from itertools import product
 from typing import NamedTuple
 
 import torch
+from coverage_widths import summary
+from scipy import special
 from torch import Tensor
+
+import imbtorch
+from imbtorch.counts import ratio
+from imbtorch.intervals.weights import posterior_of_weights
 
 POSITIVES, RECALLS = (20, 50, 100, 400), (0.7, 0.9)
 NEGATIVES, ALARMS = 9, 0.05  # negatives of a positive, and the share of them that is flagged
 TIMES, LEAST = 4.0, 7  # times as large amounts of a tied cell, and effective positives that a cell expects
 STRATA, TILT = (1.0, 2.0, 3.0, 5.0, 9.0), (0.15, 0.05)
 TIED = {"hits": (1, 1), "misses": (1, 0), "alarms": (0, 1)}  # true and predicted class
+
+
+MEASURES = {
+    "recall": lambda counts: ratio(counts[..., 1, 1], counts[..., 1, :].sum(-1)),
+    "precision": lambda counts: ratio(counts[..., 1, 1], counts[..., :, 1].sum(-1)),
+    "F1": lambda counts: ratio(2 * counts[..., 1, 1], counts[..., 1, :].sum(-1) + counts[..., :, 1].sum(-1)),
+    "BA": imbtorch.balanced_accuracy,
+    "MCC": imbtorch.matthews_corrcoef,
+}
+NAMES = (*MEASURES, "difference")
+COLUMNS = "weights, size, tied, positives, recall | effective, unseen"
+COLUMNS += "".join(f", covered {name}" for name in NAMES) + "".join(f", {name} width" for name in NAMES)
+COLUMNS += ", Kish recall, Kish width"
 
 
 class Kind(NamedTuple):
@@ -119,3 +138,33 @@ def drawn_sets(sets: int, kind: Kind, positives: int, recall: float) -> tuple[Te
         for total, power in zip(found, (1, 2), strict=True):
             total.view(-1).index_add_(0, place, weight**power)
     return found[0].view(sets, 2, 2), found[1].view(sets, 2, 2)
+
+
+def kish(sums: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
+    """Jeffreys' interval of recall at Kish's effective number of positives."""
+    total, hits = sums[:, 1].sum(-1), sums[:, 1, 1]
+    number, found = ratio(total**2, squares[:, 1].sum(-1)), ratio(hits, total)
+    a, b = (number * found + 0.5).numpy(), (number * (1 - found) + 0.5).numpy()
+    low, high = (torch.from_numpy(special.betaincinv(a, b, each)) for each in (0.025, 0.975))
+    return torch.where(found > 0, low, 0.0), torch.where(found < 1, high, 1.0)
+
+
+def of_weights(sets: int, kind: Kind, positives: int, recall: float) -> list[float]:
+    """Share of sets whose intervals cover the truth, and their widths; *unseen* is the share of sets without a miss."""
+    sums, squares = drawn_sets(sets, kind, positives, recall)
+    truth = moments(kind, positives, recall)[0].double()
+    found = posterior_of_weights(MEASURES, sums, squares, 1000, 0.95, None)
+    rows = []
+    for name, measure in MEASURES.items():
+        interval, true = found[name], measure(truth)
+        rows.append(summary(interval.low - true, interval.high - true, measure(sums) - true))
+    one = found["recall"]
+    low, high = one.estimate - one.low, one.high - one.estimate
+    gap = one.estimate - one.estimate.roll(1)
+    below, above = (low**2 + high.roll(1) ** 2).sqrt(), (high**2 + low.roll(1) ** 2).sqrt()
+    rows.append(summary(gap - below, gap + above, gap))
+    true = MEASURES["recall"](truth)
+    peer = summary(*(end - true for end in kish(sums, squares)), MEASURES["recall"](sums) - true)
+    unseen = (sums[:, 1, 0] == 0).double().mean()
+    own = [effective_positives(kind, positives, recall), float(unseen)]
+    return [*own, *(row[0] for row in rows), *(row[2] for row in rows), peer[0], peer[2]]

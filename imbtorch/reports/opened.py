@@ -103,6 +103,7 @@ def _check(data: Mapping[str, Any]) -> None:
     names = next(iter(names.values()), []) if isinstance(names, dict) else names
     groups = () if names is None else (len(names),)
     shapes = {"counts": (), "groups": groups or None, "buckets": (*groups, BUCKETS) if settings["clusters"] else None}
+    shapes |= {"squares": groups if settings["weighted"] else None} if "squares" in data else {}
     for field, shape in shapes.items():
         parts = data[field] if isinstance(data[field], dict) else {"": data[field]}
         fitting = parts == {"": None} if shape is None else parts.keys() == cells.keys()
@@ -143,13 +144,14 @@ def result_of(data: Mapping[str, Any]) -> ReportResult:
     _check(data)
     readings = described(**arguments_of_file(data))
     kind = torch.float64 if readings.counting.weighted else torch.int64
-    groups, buckets = data["groups"], data["buckets"]
+    groups, buckets, squares = data["groups"], data["buckets"], data.get("squares")
     at = Snapshot(
         counts_of_file(data["counts"], kind),
         None if groups is None else counts_of_file(groups, kind),
         readings.prevalence,
         None if buckets is None else torch.tensor(buckets, dtype=kind),
         data["dependent"],
+        None if squares is None else torch.tensor(squares, dtype=kind),
     )
     values, notes = data["values"], [*data.get("notes", ())]
     if any(each["kind"] == "rule" for each in values):

@@ -11,17 +11,30 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting.tasks import Counting
-from imbtorch.counts import Margins, double, ratio, targets
+from imbtorch.counts import Margins, check_square, double, ratio, targets
 from imbtorch.intervals.intervals import HEAVY, large_cluster_text
 from imbtorch.reports.groups import few_samples_text, group_problems
 from imbtorch.reports.readings import Readings, largest_bucket
 from imbtorch.reports.rows import Finder, Row, dependence_text
+from imbtorch.reports.texts import UNSQUARED
 from imbtorch.suggestions import first_names
 
 if TYPE_CHECKING:
     from imbtorch.reports.result import ReportResult
 
 SIDES = "negatives", "positives"
+BY_CLASS = {  # dimension along which weights do not change -> what they depend on, and the remedy
+    -1: (
+        "true class",
+        "which only changes the class shares; leave weight out and pass prevalence= with the shares of the population: "
+        "values are the same, and their intervals know the numbers of samples",
+    ),
+    -2: (
+        "predicted class",
+        "as of rows that were drawn by what a model predicts; Predictions.estimate of the drawn labels and all "
+        "predictions has intervals that hold for any such plan",
+    ),
+}
 
 
 def unseen_classes(counting: Counting, actual: Tensor, prevalence: Tensor | None) -> Tensor:
@@ -120,10 +133,30 @@ def _within_one(readings: Readings, row: Row) -> bool:
     return low is not None and high is not None and low >= -1 and high <= 1
 
 
+def _weights_by_class(result: ReportResult) -> str:
+    """Say if weights depend on the true or on the predicted class alone, as far as the counts show."""
+    readings, squares = result._readings, result._at.squares_of(None)
+    if squares is None or readings.counting.task == "multilabel":
+        return ""
+    sums = check_square(result._at.counts)
+    each, held = ratio(squares, sums), sums > 0
+    for dim, (of, why) in BY_CLASS.items():
+        weights = ratio(squares.sum(dim), sums.sum(dim))
+        alike = torch.isclose(each, weights.unsqueeze(dim), rtol=1e-6) | ~held
+        known = weights[weights > 0]
+        if bool(alike.all() & (held.sum(dim) > 1).any()) and not torch.allclose(known, known[:1], rtol=1e-6):
+            pairs = zip(readings.class_names, weights.tolist(), strict=True)
+            shown = first_names([f"{name} {weight:.4g}" for name, weight in pairs])
+            return f"weights depend on the {of} alone ({shown}), {why}"
+    return ""
+
+
 def _no_interval(result: ReportResult) -> str:
     """Name values without an interval, since they depend on classes without targets."""
     values, low = result._rows, [row for row in result._readings.rows if row.bound == "low" and row.kind != "group"]
     names = [replace(row, bound="").name for row in low if row in values and bool(values[row].isnan())]
+    if result._readings.counting.weighted and result._at.squares is None:
+        return f"bounds are nan, since {UNSQUARED}" if names else ""
     found = bool(names) and bool(targets(result._at.counts).any())
     return f"bounds are nan for values that depend on classes without targets: {first_names(names)}" if found else ""
 
@@ -135,6 +168,7 @@ FINDERS: tuple[Finder, ...] = (
     ("dependent", _dependent),
     ("large cluster", _large_cluster),
     ("few samples", _few_samples),
+    ("weights by class", _weights_by_class),
     ("no interval", _no_interval),
 )
 """Kind of each problem of a report, and the function of a result that describes it."""
