@@ -40,7 +40,7 @@ from torch import Tensor
 
 import imbtorch
 from imbtorch.counts import ratio
-from imbtorch.intervals.weights import posterior_of_weights
+from imbtorch.intervals.weighted import posterior_of_weights
 
 POSITIVES, RECALLS = (20, 50, 100, 400), (0.7, 0.9)
 NEGATIVES, ALARMS = 9, 0.05  # negatives of a positive, and the share of them that is flagged

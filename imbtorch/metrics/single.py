@@ -32,7 +32,7 @@ from imbtorch.counts import (
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import DRAWS, seeded
 from imbtorch.intervals.intervals import Interval, bootstrap_of, posterior_of
-from imbtorch.intervals.weights import posterior_of_weights
+from imbtorch.intervals.weighted import posterior_of_weights
 from imbtorch.measures import (
     Average,
     accuracy,

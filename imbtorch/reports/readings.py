@@ -19,7 +19,7 @@ from imbtorch.intervals.buckets import FEW_BUCKETS, resample_buckets
 from imbtorch.intervals.class_means import recall_weights
 from imbtorch.intervals.draws import DRAWS, seeded
 from imbtorch.intervals.intervals import HEAVY, LARGE, TOO_NARROW, Interval, largest_cluster, posterior_of
-from imbtorch.intervals.weights import OF_WEIGHTS, posterior_of_weights
+from imbtorch.intervals.weighted import OF_WEIGHTS, posterior_of_weights
 from imbtorch.measures.named import PER_CLASS, AtPrevalence, AveragedMeasure, of_name, one_value
 from imbtorch.reports.groups import comparable_groups, worst
 from imbtorch.reports.rows import Bound, Row, Snapshot, group_label, shown

@@ -17,7 +17,7 @@ from imbtorch.counts import Counts, Margins, confusion_counts, mapped, margins
 from imbtorch.intervals.buckets import ONE_BUCKET
 from imbtorch.intervals.draws import DRAWS
 from imbtorch.intervals.intervals import Interval
-from imbtorch.intervals.weights import NO_SQUARES
+from imbtorch.intervals.weighted import NO_SQUARES
 from imbtorch.measures.named import of_name
 from imbtorch.reports.files import text_of_file
 from imbtorch.reports.groups import comparable_groups

@@ -235,15 +235,12 @@ def test_weight_without_weighted_raises(call):
     assert not metric.local_confmat.any()
 
 
-def test_intervals_of_weighted_counts_are_refused():
+def test_weighted_is_a_flag_and_a_bootstrap_needs_samples():
     preds, target, weight = samples()
     metric = imbtorch.Accuracy("multiclass", num_classes=3, weighted=True)
     metric.update(preds, target, weight=weight)
-    for method in ("posterior", "bootstrap"):
-        with pytest.raises(ValueError, match="numbers of independent samples, and sums of weights are not"):
-            metric.interval(method=method)
-    with pytest.raises(ValueError, match="numbers of independent samples"):
-        ImbalanceReport("binary", weighted=True, intervals=True)
+    with pytest.raises(ValueError, match="resamples numbers of samples, which weighted=True does not count"):
+        metric.interval(method="bootstrap")
     with pytest.raises(TypeError, match="weighted must be True or False, got 1"):
         ImbalanceReport("binary", weighted=1)
 
@@ -335,8 +332,14 @@ def test_the_table_and_the_picture_show_weights():
     report.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), weight=torch.tensor([0.25, 1.5, 2.0]))
     assert [row["support"] for row in report.table()["class"].values()] == [2.25, 1.5]
     assert "2.25" in str(report.table())
-    figure, _ = report.plot()
-    assert figure is not None
+    assert str(report.table()).startswith("weighted: counts and values are of the weight of samples, not of their")
+    assert report.plot()[1].get_title() == "Weighted count and share of the true class"
+    labels = ImbalanceReport("multilabel", num_labels=2, weighted=True)
+    labels.update(torch.ones(3, 2).long(), torch.ones(3, 2).long(), weight=torch.tensor([0.25, 1.5, 2.0]))
+    assert labels.plot()[1].get_ylabel().startswith("recall, weighted")
+    metric = imbtorch.Recall("binary", weighted=True)
+    metric.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 1]), weight=torch.tensor([0.25, 1.5, 2.0]))
+    assert metric.plot()[1].get_ylabel() == "Recall, weighted"
 
 
 # --- several processes ----------------------------------------------------------------------------------------------
