@@ -13,24 +13,16 @@ from imbtorch.counts import Measure, ratio
 from imbtorch.intervals.draws import seeded
 from imbtorch.intervals.intervals import Interval, posterior_of, values
 
-OF_WEIGHTS = "posterior of weights"
-NO_SQUARES = "weights without their squares"
-DECIMALS = 8  # of effective numbers, so that the unit of the weights changes no draw
+OF_WEIGHTS, NO_SQUARES = "posterior of weights", "weights without their squares"  # methods
 
 
 @dataclass(frozen=True, eq=False)
 class OfEffective:
-    """Measure of weighted counts as a function of effective numbers of samples.
-
-    Attributes:
-        unweighted: function of counts.
-        each: ``[..., K, K]`` weight of each effective sample.
-        needs_matrix: True, since each cell has a weight of its own.
-    """
+    """Measure of weighted counts as a function of effective numbers of samples, ``each`` of which has a weight."""
 
     unweighted: Measure
     each: Tensor
-    needs_matrix: ClassVar[bool] = True
+    needs_matrix: ClassVar[bool] = True  # since each cell has a weight of its own
 
     def __call__(self, counts: Tensor) -> Tensor:
         """Evaluate the weights of some numbers of samples."""
@@ -52,15 +44,13 @@ def effective_counts(sums: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
             [2., 2.]]))
     """
     held, own = sums > 0, ratio(squares, sums)
-    of_row, of_column = (
-        ratio(squares.sum(dim, keepdim=True), sums.sum(dim, keepdim=True)).expand_as(own) for dim in (-1, -2)
-    )
+    of_row, of_column = (ratio(squares.sum(dim, keepdim=True), sums.sum(dim, keepdim=True)) for dim in (-1, -2))
     least, most = own.masked_fill(~held, torch.inf).amin((-1, -2), keepdim=True), own.amax((-1, -2), keepdim=True)
     seen = torch.maximum(own, torch.minimum(of_row, of_column))
     seen = seen * (1 + (1 - ratio(least, most)).clamp(min=0) * ratio(seen, sums))
     each = torch.where(held, seen, torch.maximum(of_row, of_column))
     each = torch.where(each > 0, each, 1.0)
-    return torch.round(sums / each, decimals=DECIMALS), each
+    return torch.round(sums / each, decimals=8), each  # rounded, so that the unit of the weights changes no draw
 
 
 def posterior_of_weights(
@@ -75,24 +65,15 @@ def posterior_of_weights(
     """Compute posterior intervals of weighted counts; bounds are nan if the squares of the weights are unknown.
 
     Draws are those of the effective numbers of samples, and each sample counts as its weight. Equal weights therefore
-    give the intervals of the unweighted counts.
-
-    Args:
-        measures: functions of counts by name.
-        sums: float64 ``[..., K, K]`` sums of weights; of labels ``[..., L, 2, 2]`` with ``event_dims=3``.
-        squares: sums of squared weights, of the same shape.
-        draws: number of draws.
-        level: nominal coverage of the intervals.
-        generator: source of randomness; by default one that is seeded by the effective numbers and the level.
-        event_dims: number of event dimensions, as in :func:`imbtorch.statistics.posterior`.
+    give the intervals of the unweighted counts. Sums and squares are ``[..., K, K]``, of labels ``[..., L, 2, 2]``.
     """
     if squares is None:
-        estimates = {name: values(each, sums, event_dims) for name, each in measures.items()}
-        unknown = {name: torch.full_like(each, torch.nan) for name, each in estimates.items()}
-        return {name: Interval(estimates[name], nan, nan, level, NO_SQUARES) for name, nan in unknown.items()}
+        found = {name: values(each, sums, event_dims) for name, each in measures.items()}
+        bound = {name: torch.full_like(each, torch.nan) for name, each in found.items()}
+        return {name: Interval(each, bound[name], bound[name], level, NO_SQUARES) for name, each in found.items()}
     counts, each = effective_counts(sums, squares)
     if not torch.allclose(each, each.flatten()[0], rtol=1e-9, atol=0):
         measures = {name: OfEffective(measure, each) for name, measure in measures.items()}
     source = seeded(counts.round(), level, generator)
-    found = posterior_of(measures, counts, draws, level, source, event_dims=event_dims)
-    return {name: replace(interval, method=OF_WEIGHTS) for name, interval in found.items()}
+    drawn = posterior_of(measures, counts, draws, level, source, event_dims=event_dims)
+    return {name: replace(interval, method=OF_WEIGHTS) for name, interval in drawn.items()}

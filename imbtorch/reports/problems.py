@@ -24,16 +24,10 @@ if TYPE_CHECKING:
 
 SIDES = "negatives", "positives"
 BY_CLASS = {  # dimension along which weights do not change -> what they depend on, and the remedy
-    -1: (
-        "true class",
-        "which only changes the class shares; leave weight out and pass prevalence= with the shares of the population: "
-        "values are the same, and their intervals know the numbers of samples",
-    ),
-    -2: (
-        "predicted class",
-        "as of rows that were drawn by what a model predicts; Predictions.estimate of the drawn labels and all "
-        "predictions has intervals that hold for any such plan",
-    ),
+    -1: "true class alone ({}), so leave weight out and pass prevalence= with the class shares of the population, for "
+    "the same values with intervals of the numbers of samples",
+    -2: "predicted class alone ({}), as if a model's predictions had drawn the rows; Predictions.estimate of the drawn "
+    "labels has intervals that hold for any such plan",
 }
 
 
@@ -139,15 +133,13 @@ def _weights_by_class(result: ReportResult) -> str:
     if squares is None or readings.counting.task == "multilabel":
         return ""
     sums = check_square(result._at.counts)
-    each, held = ratio(squares, sums), sums > 0
-    for dim, (of, why) in BY_CLASS.items():
+    for dim, text in BY_CLASS.items():
         weights = ratio(squares.sum(dim), sums.sum(dim))
-        alike = torch.isclose(each, weights.unsqueeze(dim), rtol=1e-6) | ~held
-        known = weights[weights > 0]
-        if bool(alike.all() & (held.sum(dim) > 1).any()) and not torch.allclose(known, known[:1], rtol=1e-6):
+        alike = torch.allclose(squares, sums * weights.unsqueeze(dim), rtol=1e-6, atol=0)
+        several = bool(((sums > 0).sum(dim) > 1).any())
+        if alike and several and not torch.allclose(weights[weights > 0], weights.amax(), rtol=1e-6, atol=0):
             pairs = zip(readings.class_names, weights.tolist(), strict=True)
-            shown = first_names([f"{name} {weight:.4g}" for name, weight in pairs])
-            return f"weights depend on the {of} alone ({shown}), {why}"
+            return "weights depend on the " + text.format(first_names([f"{name} {each:.4g}" for name, each in pairs]))
     return ""
 
 

@@ -224,7 +224,7 @@ def test_counts_without_squares_open_without_intervals(tmp_path):
 @pytest.mark.parametrize(
     ("of", "weight", "text"),
     [
-        ("target", [1.0, 5.0], r"true class alone \(0 1, 1 5\), .*pass prevalence= with the shares"),
+        ("target", [1.0, 5.0], r"true class alone \(0 1, 1 5\), .*pass prevalence= with the class shares"),
         ("preds", [5.0, 1.0], r"predicted class alone \(0 5, 1 1\), .*Predictions.estimate of the drawn labels"),
     ],
 )
