@@ -376,6 +376,7 @@ class Counting:
         weight: Tensor | None = None,
         cluster: Tensor | None = None,
         frequency: Tensor | None = None,
+        squares: Tensor | None = None,
     ) -> Batch:
         """Add groups, weights, clusters and frequencies to a batch; raise for those that do not fit it or the metric.
 
@@ -386,7 +387,9 @@ class Counting:
             weight: one weight per element of ``target``, or per index of its leading dimensions, such as ``[N]``.
             cluster: one id per sample, ``[N]``; not read without clusters.
             frequency: number of samples that each row stands for, ``[N]``.
+            squares: sums of squared weights of rows that stand for several samples, ``[N]``.
         """
+        batch = batch._replace(squares=squares)
         if cluster is not None or target.ndim > self.one_position:
             batch = batch._replace(dependent=True)
         if frequency is not None:
@@ -471,9 +474,10 @@ class Counting:
         """Add a batch to a state in place; see :func:`imbtorch.counting.batches.add_batch`."""
         add_batch(state, self.shape, batch, self.ignored_target, defer, self.error_message)
         if self.squared:  # behind the counts lie the squares, like a state of their own, whose faults nobody reads
-            batch, behind = batch._replace(dependent=False), state[self.cells + len(FAULTS) :]
-            if batch.weight is not None:
-                batch = batch._replace(weight=batch.weight.abs().clamp(max=HUGE) * batch.weight)
+            squares, behind = batch.squares, state[self.cells + len(FAULTS) :]
+            if squares is None and batch.weight is not None:
+                squares = batch.weight.abs().clamp(max=HUGE) * batch.weight
+            batch = batch._replace(weight=squares, dependent=False)
             add_batch(behind, self.shape, batch, self.ignored_target, lambda: True, self.error_message)
 
     def error_message(self, fault: int, values: Tensor, samples: int, target: Tensor) -> str:

@@ -3,7 +3,10 @@
 import json
 import warnings
 
+import duckdb
 import numpy as np
+import pandas
+import polars
 import pytest
 import torch
 from rooms import effective_counts, posterior_of_weights
@@ -191,6 +194,28 @@ def test_a_population_has_intervals_of_weights():
     counts = torch.zeros(4).double().index_add(0, 2 * target + preds, weight).reshape(2, 2)
     value = imbtorch.precision(imbtorch.at_prevalence(counts, [0.9, 0.1]), average="none")[1]
     assert found.low < value < found.high
+
+
+@pytest.mark.parametrize("kind", ["mapping", "pandas", "lazy", "DuckDB", "CSV"])
+def test_every_source_has_the_interval_of_its_rows(kind, tmp_path):
+    """Engines sum the weights of equal samples, and their squares."""
+    preds, target, weight = samples()
+    columns = {"label": target.numpy(), "pred": preds.numpy(), "w": weight.numpy(), "site": np.arange(600) % 2}
+    source = columns
+    if kind in ("pandas", "CSV", "DuckDB"):
+        source = frame = pandas.DataFrame(columns)
+    if kind == "lazy":
+        source = polars.DataFrame(columns).lazy()
+    elif kind == "DuckDB":
+        source = duckdb.sql("SELECT * FROM frame")
+        assert len(frame) == 600
+    elif kind == "CSV":
+        source = tmp_path / "rows.csv"
+        frame.to_csv(source, index=False)
+    data = imbtorch.Predictions(source, target="label", weight="w", group="site")
+    result, expected = data.report("pred", measures=["recall"]), counted(preds, target, weight).interval("recall")
+    found = result.interval("recall")
+    np.testing.assert_allclose([found.low, found.high], [expected.low, expected.high], atol=1e-6)
 
 
 # --- what is unknown or misleads --------------------------------------------------------------------------------------

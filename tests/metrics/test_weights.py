@@ -353,7 +353,8 @@ def counted_on(rank, world):
         report.update(preds[part], target[part], weight=weight[part])
     counts = report.counts()
     assert isinstance(counts, torch.Tensor)
-    return counts.tolist(), report.compute()["iam"].item()
+    interval = report.interval("iam")
+    return counts.tolist(), report.compute()["iam"].item(), interval.low.item(), interval.high.item()
 
 
 @pytest.mark.parametrize("world", [2, 3])
@@ -361,9 +362,10 @@ def test_several_processes(world):
     preds, target, weight = samples()
     expected = sklearn_metrics.confusion_matrix(target, preds, sample_weight=weight)
     answers = launch(world, counted_on)
-    for counts, _ in answers:
+    for counts, *values in answers:
         assert np.allclose(counts, expected, rtol=1e-12)
-    assert len({value for _, value in answers}) == 1
+        assert np.allclose(values, counted_on(0, 1)[1:], atol=1e-6)
+    assert len({tuple(values) for _, *values in answers}) == 1
 
 
 def wrong_on_one(rank, world):
