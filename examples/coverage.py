@@ -65,6 +65,7 @@ sys.path.append(str(HERE))
 import coverage_alerts as alerts_  # noqa: E402
 import coverage_epochs as epochs_  # noqa: E402
 import coverage_gains as gains_  # noqa: E402
+import coverage_weights as weights_  # noqa: E402
 import coverage_widths as widths_  # noqa: E402
 
 Array = Any  # of NumPy
@@ -1920,6 +1921,7 @@ table("class_means_of_100", widths_.MEANS_COLUMNS, widths_.MEANS_OF_100, 300, 1)
 table("rare_precision", widths_.PRECISIONS_COLUMNS, widths_.PRECISIONS, 400)(widths_.of_precisions)
 table("mean_areas", widths_.AREAS_COLUMNS, widths_.AREAS, 400)(widths_.of_mean_areas)
 table("class_pairs", widths_.PAIRS_COLUMNS, widths_.PAIRS_CELLS, 2000, 1)(widths_.of_pairs)
+table("weights", weights_.COLUMNS, weights_.CELLS, 1000)(weights_.of_weights)
 OF_INTERVALS = {  # settings and values of the three tables of one simulation
     "intervals": "K, totals, measure, method | mean, least, width",
     "intervals_overall": "measure | cells, mean, below 0.93, below 0.85, below 0.75, least",
@@ -1983,6 +1985,7 @@ KINDS_OF_INTERVALS = {  # tables whose columns of coverage are read together
     "mean over images": ("over_images",),
     "the same, complete misses are rare": ("rare_misses",),
     "value: clusters, few errors": ("clusters_without_errors",),
+    "weighted value, difference": ("weights",),
     "difference of models": ("comparisons", "differing", "alerts"),
     "the same, clusters": ("pairs_of_clusters",),
     "balanced accuracy by name: difference": ("named_comparisons",),

@@ -52,6 +52,7 @@ class Batch(NamedTuple):
         group: int64 group indices, in the same shape, or one for all samples; None without groups.
         bucket: int64 buckets of the samples' clusters, in a shape that broadcasts to it; None without clusters.
         dependent: whether the samples came with the ids of clusters or have several positions, such as pixels.
+        squares: float64 sums of squared weights, if each weight is the sum of those of equal samples; else None.
     """
 
     preds: Tensor | Integers
@@ -63,6 +64,7 @@ class Batch(NamedTuple):
     group: Tensor | int | None = None
     bucket: Tensor | None = None
     dependent: bool = False
+    squares: Tensor | None = None
 
 
 def add_batch(
@@ -157,7 +159,7 @@ def _parts(batch: Batch, shape: CountsShape) -> Tensor | int | None:
 
 def _count_at_once(state: Tensor, shape: CountsShape, batch: Batch, ignored: int | None) -> bool:
     """Count a batch on the CPU and return True if all its samples are valid; else count nothing, return False."""
-    preds, target, scores, bounded, uneven, weight, group, bucket, _ = batch
+    preds, target, scores, bounded, uneven, weight, group, bucket, *_ = batch
     if scores is not None and (not _lie_within(scores, 1) if bounded else _hold_nan(scores)):
         return False
     if (uneven is not None and bool(uneven.any())) or (weight is not None and not _lie_within(weight, LARGEST)):

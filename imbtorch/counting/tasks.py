@@ -37,6 +37,7 @@ from imbtorch.counting.logits import logit_threshold, of_class_one, wide
 from imbtorch.counts import Counts, Margins, check_choice, has_float64, sums
 
 FEW_CELLS = 6_000_000  # cells up to which labels have buckets by default: 48 MB
+HUGE = 1e150  # weights whose squares float64 does not hold; larger ones count with less
 MOST = 2**62  # samples in a cell, of which two processes sum without overflow
 MANY_CELLS = 1_000_000  # cells up to which a state is copied to the host as a whole: 8 MB
 MOST_CELLS = 60_000_000  # cells of all buckets that a state may have: 480 MB
@@ -51,7 +52,9 @@ class Counting:
     The state is a flat int64 tensor (float64 if samples have weights). It holds the cells of the matrix (or correct,
     actual, predicted for margins) of each group and bucket, one spare cell for each of
     :data:`~imbtorch.counting.batches.FAULTS`, with clusters the number of samples, and the number of samples that came
-    with the id of a cluster or have several positions. Construct it by :meth:`of`, which checks its arguments.
+    with the id of a cluster or have several positions. In front of the last cell, a matrix of weights also keeps sums
+    of squared weights, with cells and spare cells as before, and the number of counts that came without squares.
+    Construct it by :meth:`of`, which checks its arguments.
     """
 
     task: ClassVar[Task]
@@ -127,8 +130,8 @@ class Counting:
         check_flag("clusters", clusters)
         if clusters and self.weighted:
             raise ValueError(
-                "clusters=True is for intervals, but weighted=True has none, since sums of weights are no numbers of "
-                "samples; leave one of them out"
+                "clusters=True and weighted=True exclude each other, since intervals of weights treat samples as "
+                "independent; leave one of them out"
             )
         if clusters and self.layout == "margins":
             raise ValueError("clusters=True is for intervals, which need the whole matrix; use state='matrix'")
@@ -181,7 +184,12 @@ class Counting:
     @property
     def length(self) -> int:
         """Number of counts and spare cells."""
-        return self.cells + len(FAULTS) + self.clusters + 1
+        return self.cells + len(FAULTS) + self.clusters + self.squared * (self.cells + len(FAULTS) + 1) + 1
+
+    @property
+    def squared(self) -> bool:
+        """True if the state keeps sums of squared weights, for intervals."""
+        return self.weighted and self.layout == "matrix"
 
     @property
     def name(self) -> str:
@@ -277,6 +285,21 @@ class Counting:
         labels = () if self.num_labels is None else (self.num_labels,)
         return cells.reshape(*lead, *labels, self.classes, self.classes)
 
+    def squares(self, state: Tensor) -> Tensor | None:
+        """Return the sums of squared weights, of groups ``[G, ...]``, of a state on the CPU; None if one is unknown."""
+        if not self.squared or bool(state[-2]):
+            return None
+        found = self.counts(state[self.cells + len(FAULTS) :], of_groups=self.groups is not None)
+        return found if isinstance(found, Tensor) and bool(found.isfinite().all()) else None
+
+    def completed(self, state: Tensor) -> Tensor:
+        """Return a state of version 0.7, whose squares of weights are unknown, in the present layout."""
+        if not self.squared or state.shape != (self.cells + len(FAULTS) + 1,):
+            return state
+        unknown = state.new_zeros(self.cells + len(FAULTS) + 1)
+        unknown[-1] = 1
+        return torch.cat((state[:-1], unknown, state[-1:]))
+
     def faults(self, state: Tensor) -> Tensor:
         """Return the tallies of invalid samples, in the order of :data:`FAULTS`."""
         return state[..., self.cells : self.cells + len(FAULTS)]
@@ -353,6 +376,7 @@ class Counting:
         weight: Tensor | None = None,
         cluster: Tensor | None = None,
         frequency: Tensor | None = None,
+        squares: Tensor | None = None,
     ) -> Batch:
         """Add groups, weights, clusters and frequencies to a batch; raise for those that do not fit it or the metric.
 
@@ -363,7 +387,9 @@ class Counting:
             weight: one weight per element of ``target``, or per index of its leading dimensions, such as ``[N]``.
             cluster: one id per sample, ``[N]``; not read without clusters.
             frequency: number of samples that each row stands for, ``[N]``.
+            squares: sums of squared weights of rows that stand for several samples, ``[N]``.
         """
+        batch = batch._replace(squares=squares)
         if cluster is not None or target.ndim > self.one_position:
             batch = batch._replace(dependent=True)
         if frequency is not None:
@@ -441,10 +467,18 @@ class Counting:
         if not self.weighted and bool((added > MOST - state[: self.cells]).any()):
             raise ValueError(f"counts must not add up to more than 2**62 in a cell, got {wide.max().item():g} more")
         state[: self.cells] += added
+        if self.squared:
+            state[-2] += 1  # their squares are unknown
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`imbtorch.counting.batches.add_batch`."""
         add_batch(state, self.shape, batch, self.ignored_target, defer, self.error_message)
+        if self.squared:  # behind the counts lie the squares, like a state of their own, whose faults nobody reads
+            squares, behind = batch.squares, state[self.cells + len(FAULTS) :]
+            if squares is None and batch.weight is not None:
+                squares = batch.weight.abs().clamp(max=HUGE) * batch.weight
+            batch = batch._replace(weight=squares, dependent=False)
+            add_batch(behind, self.shape, batch, self.ignored_target, lambda: True, self.error_message)
 
     def error_message(self, fault: int, values: Tensor, samples: int, target: Tensor) -> str:
         """Return the error message for a fault; see :func:`imbtorch.counting.arguments.value_message`."""

@@ -90,7 +90,7 @@ def checked_whole(counts: Tensor, event_dims: int = 2) -> Tensor:
     if bool(broken.any()):
         raise ValueError(
             f"counts must be whole numbers of samples, got {wide[broken][0].item():g}; sums of weights are no such "
-            "numbers; round expected counts and means of counts"
+            "numbers (weighted reports have their intervals); round expected counts and means of counts"
         )
     return wide
 

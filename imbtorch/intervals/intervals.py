@@ -225,12 +225,11 @@ def _drawn(
     measured = {name: _Measured(each, counts, event_dims, source) for name, each in measures.items()}
     at_mean, recalls = _evaluate(list(measured.values()), source, draws, generator)
     if recalls is not None and event_dims == 2:
-        averages = [
-            each for each in measured.values() if each.kind == "average" and reads_margins(each.measure, counts)
-        ]
+        plain = [(each, getattr(each.measure, "unweighted", each.measure)) for each in measured.values()]
+        averages = [(each, one) for each, one in plain if each.kind == "average" and reads_margins(one, counts)]
         several = (counts.sum(-1) > 0).sum(-1) > 2  # two classes have another prior
-        biases = simulated_bias([each.measure for each in averages], *independent)
-        for each, bias in zip(averages, biases, strict=True):
+        biases = simulated_bias([one for _, one in averages], *independent)
+        for (each, _), bias in zip(averages, biases, strict=True):
             each.bias = torch.where(several, bias, 0.0)
     return {name: each.interval(counts, at_mean, recalls, level, keep_draws) for name, each in measured.items()}
 

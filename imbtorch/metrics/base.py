@@ -130,6 +130,10 @@ class CountsMetric(SummedState):
         """Task and options by which samples are counted."""
         return self._counter.counting
 
+    def _completed(self, value: Any) -> Any:
+        known = isinstance(value, Tensor) and isinstance(self._counter, Counting)
+        return self._counting.completed(value) if known else value
+
     def _reported(self, counts: Counts) -> Any:
         """Return the values that the metric reports for counts."""
         raise NotImplementedError
@@ -480,8 +484,9 @@ class LocalCounts(TaskOptions, CountsMetric):
         """Add counts that exist already, such as a confusion matrix of a database or of another program.
 
         Args:
-            counts: whole numbers of any dtype (any finite ones if the metric is ``weighted``), rows true and columns
-                predicted: ``[K, K]``; for multilabel ``[L, 2, 2]``; with groups ``[G, K, K]`` or ``[G, L, 2, 2]``.
+            counts: whole numbers of any dtype (any finite ones if the metric is ``weighted``, which then has no
+                intervals), rows true and columns predicted: ``[K, K]``; for multilabel ``[L, 2, 2]``; with groups
+                ``[G, K, K]`` or ``[G, L, 2, 2]``.
 
         Raises:
             ValueError: for another shape, for counts that are negative or not whole, and for a metric with clusters,

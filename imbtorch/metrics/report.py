@@ -75,7 +75,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         ignore_index: target of the samples to leave out.
         on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples.
         state: ``"matrix"``, or ``"margins"`` for many classes, which has no intervals.
-        weighted: whether :meth:`update` takes ``weight``, the weight of each sample.
+        weighted: whether :meth:`update` takes ``weight``, the weight of each sample; tables then say so.
         postfix: text after each name.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 

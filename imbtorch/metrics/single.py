@@ -32,6 +32,7 @@ from imbtorch.counts import (
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import DRAWS, seeded
 from imbtorch.intervals.intervals import Interval, bootstrap_of, posterior_of
+from imbtorch.intervals.weighted import posterior_of_weights
 from imbtorch.measures import (
     Average,
     accuracy,
@@ -52,7 +53,7 @@ from imbtorch.metrics.base import (
     canonical,
 )
 from imbtorch.metrics.state import Setting
-from imbtorch.reports.texts import NO_BUCKETS, UNSURE
+from imbtorch.reports.texts import NO_BUCKETS, UNSQUARED
 
 # measures of all samples; all others are means over classes, which leave out classes without targets
 OVER_SAMPLES = frozenset(
@@ -151,8 +152,8 @@ class ConfusionMatrixMetric(LocalCounts):
                 128,256 classes. Measures that need the matrix refuse it.
             weighted: True if ``update`` takes ``weight``, the weights of samples. Counts are then float64 sums of
                 weights (not on MPS devices): exact for whole weights with sums below 2**53, which count like repeated
-                samples; otherwise rounded, with last digits that depend on the order of samples. Weighted counts have
-                no intervals.
+                samples; otherwise rounded, with last digits that depend on the order of samples. A matrix of weights
+                also keeps the sums of their squares, for intervals.
             clusters: True to keep counts of 64 buckets of clusters (images, patients), from which ``interval``
                 resamples; see :class:`~imbtorch.ImbalanceReport`. By default True in the multilabel task, else False.
             kwargs: arguments of :class:`torchmetrics.Metric`: ``process_group``, ``dist_sync_on_step``,
@@ -316,12 +317,12 @@ class ConfusionMatrixMetric(LocalCounts):
 
         Raises:
             ValueError: for ``state="margins"``, which does not keep the matrix to draw; for ``average="min"``, since an
-                interval of the lowest of several uncertain values does not cover it; for weighted counts, which do not
-                hold the number of samples; for ``clusters=True`` without clusters.
+                interval of the lowest of several uncertain values does not cover it; for a bootstrap of weights, and
+                weights whose squares are unknown; for ``clusters=True`` without clusters.
         """
-        if self.weighted:
-            raise ValueError(UNSURE)
         check_choice("method", method, ("posterior", "bootstrap"))
+        if self.weighted and method == "bootstrap":
+            raise ValueError("method='bootstrap' resamples numbers of samples, which weighted=True does not count")
         if self._average == "min":
             raise ValueError(
                 "the lowest of several uncertain values has no interval that covers it; use average='none'"
@@ -331,15 +332,20 @@ class ConfusionMatrixMetric(LocalCounts):
         counting = self._counting
         with self._state_of_all() as state:
             counts, buckets = confusion_counts(counting.counts(state)).clone(), None
+            squares = counting.squares(state)
+            if self.weighted and squares is None:
+                raise ValueError(UNSQUARED)
             if counting.clusters and clusters is not False:
                 several = self.task == "multilabel" and (clusters or self._average != "none")
                 if several or bool(counting.dependent(state)):
                     buckets = confusion_counts(counting.counts(state, of_buckets=True)).clone()
             self._report_problems(counting.faults(state), counts.sum(-1))
             self._warn_if_dependent(state, clusters)
-        generator = seeded(counts, level, generator)
         own = type(self).evaluate is not ConfusionMatrixMetric.evaluate
         measures = {"": self.evaluate if own else self._measure}  # which tells if margins suffice
+        if self.weighted:
+            return posterior_of_weights(measures, counts, squares, draws, level, generator, counts.ndim)[""]
+        generator = seeded(counts, level, generator)
         if buckets is not None:
             return resample_buckets(measures, buckets, draws=draws, level=level, generator=generator)[""]
         draw = posterior_of if method == "posterior" else bootstrap_of

@@ -288,7 +288,7 @@ class SyncedMetric(Metric):
         return plot_values(
             self.compute() if val is None else val,
             ax,
-            name=type(self).__name__,
+            name=type(self).__name__ + ", weighted" * getattr(self, "weighted", False),
             value_range=(self.plot_lower_bound, self.plot_upper_bound),
             item="Label" if getattr(self, "task", None) == "multilabel" else "Class",
         )
@@ -389,6 +389,10 @@ class SummedState(SyncedMetric):
         self._lent = lent  # torchmetrics reads the state by its name and copies it
         return saved
 
+    def _completed(self, value: Any) -> Any:
+        """Return a state from outside with the cells that older versions did not keep."""
+        return value
+
     def _misfit(self, value: object) -> str:
         """Describe the error in a state from outside; return an empty text if it fits."""
         if isinstance(value, Tensor) and value.dtype == self._state.dtype and value.shape == self._state.shape:
@@ -465,7 +469,7 @@ class SummedState(SyncedMetric):
                 f"cannot merge counts of {sorted(incoming_state)} into {self._state_name!r}; build both metrics with "
                 "the same arguments"
             )
-        incoming = incoming_state[self._state_name]
+        incoming = self._completed(incoming_state[self._state_name])
         if misfit := self._misfit(incoming):
             raise ValueError(misfit)
         self._writable(exclusive=True).add_(incoming.to(self._state.device))
@@ -501,7 +505,7 @@ class SummedState(SyncedMetric):
     ) -> None:
         """Copy a saved state into the tensor; refuse a state with other settings or names."""
         for key in [key for key in state_dict if key.startswith(f"{prefix}counts_")]:
-            value = state_dict.pop(key)
+            value = self._completed(state_dict.pop(key))
             if key != prefix + self._state_name:
                 remedy = "build the metric with the arguments of the saved one"
                 if f"{key}_clusters" == prefix + self._state_name:

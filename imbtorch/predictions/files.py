@@ -29,6 +29,7 @@ from imbtorch.predictions.sources import (
     MOST_GROUPS,
     ORDER,
     ROWS,
+    SQUARES,
     SUM,
     THOUSANDS,
     Arrays,
@@ -195,6 +196,7 @@ class Relation(Source):
             if sums is not None:
                 number = self._number(sums, places(names)[sums])
                 parts += [f"sum({number}) AS {SUM}", f"min({number}) AS {LEAST}", f"count({number}) AS {FILLED}"]
+                parts.append(f"sum({number} * {number}) AS {SQUARES}")
             table = selected.aggregate(", ".join(parts)).limit(MOST_GROUPS + 1).to_arrow_table()
         return columns_of_groups(self, keys, table, sums)
 

@@ -95,6 +95,8 @@ def merge_results(*paths: str | PathLike[str]) -> ReportResult:
                     "settings, and name all classes by class_names=[...]"
                 )
     summed = {name: _sum([each[name] for each in files]) for name in ("counts", "groups", "buckets")}
+    squares = [each.get("squares") for each in files]
+    summed["squares"] = None if None in squares else _sum(squares)
     notes = dict.fromkeys([*(note for each in files for note in each.get("notes", ())), *equal])
     if any(each["values"] for each in files):
         notes["values that need more than counts, such as areas under curves, are left out"] = None

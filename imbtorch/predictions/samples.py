@@ -15,6 +15,7 @@ from imbtorch.counting.clusters import cluster_ids
 from imbtorch.predictions.parts import Part
 from imbtorch.predictions.scores import checked_scores
 from imbtorch.predictions.sources import (
+    SQUARES,
     Arrays,
     Columns,
     Source,
@@ -268,7 +269,7 @@ class Samples:
         for name in ("weight", "frequency"):
             if name in more:
                 found[name] = _weights(name, arrays[more[name]])
-        return found
+        return found | ({"squares": arrays[SQUARES]} if "weight" in more and SQUARES in arrays else {})
 
 
 def samples_of(given: Given, rules: Rules, logits: bool) -> Samples:

@@ -107,7 +107,7 @@ class Predictions:
         group: group of each sample, such as its site; :meth:`report` adds the values of each and of the worst.
         cluster: id of the cluster of each sample, such as its patient, which intervals and choices resample; the areas
             of :meth:`report` then have no intervals.
-        weight: weight of each sample; weighted values have no intervals.
+        weight: weight of each sample; areas and thresholds then have no intervals.
         frequency: number of samples that each row stands for.
         ignore: target, or list of targets, whose samples are left out, such as -100; of several labels only the label.
         missing: ``"raise"``, ``"drop"`` to leave out samples with a missing value, ``"class"`` to make a class of them.

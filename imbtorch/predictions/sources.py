@@ -22,6 +22,7 @@ from imbtorch.suggestions import did_you_mean, first_names
 
 Columns: TypeAlias = tuple[dict[str, Column], dict[str, Array]]
 ROWS, SUM, LEAST, FILLED = "imbtorch_rows", "imbtorch_sum", "imbtorch_least", "imbtorch_filled"  # names of aggregates
+SQUARES = "imbtorch_squares"
 THOUSANDS = r"[+-]?[1-9][0-9]{{0,2}}([{}][0-9]{{3}})+"  # numbers that may have these thousands separators
 NARROW = 1_000_000  # span of integers up to which a table finds them
 MOST_GROUPS = 10_000_000  # rows of a group_by from which a column is no column of classes
@@ -201,6 +202,7 @@ class Engine(Source):
             if self.called.get(sums) == "frequency":
                 column = nw.when(column % 1 == 0).then(column)
             wanted += [column.sum().alias(SUM), column.min().alias(LEAST), column.count().alias(FILLED)]
+            wanted.append((column * column).sum().alias(SQUARES))
         selected = self.frame.select(*(self._column(name).alias(alias) for name, alias in place.items()))
         grouped = selected.group_by(*(place[name] for name in dict.fromkeys(keys))).agg(*wanted).head(MOST_GROUPS + 1)
         return columns_of_groups(self, keys, grouped.collect(), sums)
@@ -259,7 +261,7 @@ def columns_of_groups(source: Source, keys: Sequence[str], table: Any, sums: str
         raise ValueError(f"{source.call(sums)} must be a {kind} number of 0 or more in every row{wrong}")
     if totals.sum() >= EXACT and source.called.get(sums) == "frequency":
         raise ValueError(f"frequency sums to 2**53 or more, {uncounted}")
-    return columns, {sums: totals}
+    return columns, {sums: totals, SQUARES: np.array(listed(SQUARES), dtype=np.float64)}
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from imbtorch.reports.groups import checked_class_groups, checked_group_names, c
 from imbtorch.reports.readings import FEW_CLASSES, Readings, Value, values_of_class_groups, values_of_classes
 from imbtorch.reports.result import ReportResult
 from imbtorch.reports.rows import Row, Snapshot
-from imbtorch.reports.texts import UNSURE, checked_names
+from imbtorch.reports.texts import checked_names
 
 Shares: TypeAlias = Mapping[str, float] | Sequence[float] | Tensor
 DEFAULT = ("iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc")
@@ -65,7 +65,7 @@ def described(
         TypeError: for arguments of the wrong type.
     """
     group_names, grouped_by = checked_group_names(groups)
-    _check_together(bool(intervals), state, weighted, group_names, per_group)
+    _check_together(bool(intervals), state, group_names, per_group)
     names = None if class_names is None else checked_names(class_names)
     sized_by_names = names is not None and num_classes is None
     num_classes, num_labels = _sized(task, num_classes, num_labels, names)
@@ -117,15 +117,12 @@ def _checked_prevalence(prevalence: Shares, counting: Counting, class_names: Seq
 def _check_together(
     intervals: bool,
     state: Layout,
-    weighted: bool,
     groups: Sequence[str] | None,
     per_group: Sequence[str] | None,
 ) -> None:
     """Raise for arguments that do not fit each other."""
     if intervals and state == "margins":
         raise ValueError("intervals need the whole matrix; use state='matrix'")
-    if intervals and weighted:
-        raise ValueError(UNSURE)
     if per_group is not None and groups is None:
         raise ValueError("per_group needs groups; pass groups=[...]")
 

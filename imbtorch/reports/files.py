@@ -63,6 +63,7 @@ def text_of_file(
         ],
     }
     data |= {"parts": list(map(list, parts))} if parts else {}
+    data |= {} if at.squares is None else {"squares": at.squares.tolist()}
     data["sha256"] = digest_of(json.loads(json.dumps(data, allow_nan=False)))
     return json.dumps(data, allow_nan=False, ensure_ascii=False)
 

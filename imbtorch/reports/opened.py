@@ -103,11 +103,13 @@ def _check(data: Mapping[str, Any]) -> None:
     names = next(iter(names.values()), []) if isinstance(names, dict) else names
     groups = () if names is None else (len(names),)
     shapes = {"counts": (), "groups": groups or None, "buckets": (*groups, BUCKETS) if settings["clusters"] else None}
+    if data.get("squares") is not None:
+        shapes["squares"] = groups if settings["weighted"] else None
     for field, shape in shapes.items():
         parts = data[field] if isinstance(data[field], dict) else {"": data[field]}
         fitting = parts == {"": None} if shape is None else parts.keys() == cells.keys()
         if not fitting or not all(
-            shape is None or _are_counts(part, (*shape, *cells[name]), settings["weighted"])
+            shape is None or _are_counts(part, (*shape, *cells[name]), settings["weighted"], field != "squares")
             for name, part in parts.items()
         ):
             raise ValueError(f"{field} must be numbers of samples of each class and group, below 2**63 together")
@@ -130,12 +132,12 @@ def fits(value: Any, form: Any) -> bool:
     return type(value) is form if isinstance(form, type) else type(value) is type(form) and value == form
 
 
-def _are_counts(given: Any, shape: tuple[int, ...], weighted: bool) -> bool:
-    """Return whether nested lists have a shape, and hold counts or sums of weights."""
+def _are_counts(given: Any, shape: tuple[int, ...], weighted: bool, small: bool = True) -> bool:
+    """Return whether nested lists have a shape, and hold counts or sums of weights, below 2**63 if ``small``."""
     found = np.array(given, dtype=object)
     kinds = {int, float} if weighted else {int}
     right = found.shape == shape and set(map(type, found.flat)) <= kinds
-    return right and all(0 <= each < math.inf for each in found.flat) and found.sum() < 2**63
+    return right and all(0 <= each < math.inf for each in found.flat) and not (small and found.sum() >= 2**63)
 
 
 def result_of(data: Mapping[str, Any]) -> ReportResult:
@@ -143,13 +145,14 @@ def result_of(data: Mapping[str, Any]) -> ReportResult:
     _check(data)
     readings = described(**arguments_of_file(data))
     kind = torch.float64 if readings.counting.weighted else torch.int64
-    groups, buckets = data["groups"], data["buckets"]
+    groups, buckets, squares = data["groups"], data["buckets"], data.get("squares")
     at = Snapshot(
         counts_of_file(data["counts"], kind),
         None if groups is None else counts_of_file(groups, kind),
         readings.prevalence,
         None if buckets is None else torch.tensor(buckets, dtype=kind),
         data["dependent"],
+        None if squares is None else torch.tensor(squares, dtype=kind),
     )
     values, notes = data["values"], [*data.get("notes", ())]
     if any(each["kind"] == "rule" for each in values):

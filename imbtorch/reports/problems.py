@@ -11,17 +11,24 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting.tasks import Counting
-from imbtorch.counts import Margins, double, ratio, targets
+from imbtorch.counts import Margins, check_square, double, ratio, targets
 from imbtorch.intervals.intervals import HEAVY, large_cluster_text
 from imbtorch.reports.groups import comparable_groups, few_samples_text, group_problems
 from imbtorch.reports.readings import Readings, largest_bucket, rarest_text
 from imbtorch.reports.rows import Finder, Row, dependence_text
+from imbtorch.reports.texts import UNSQUARED
 from imbtorch.suggestions import first_names
 
 if TYPE_CHECKING:
     from imbtorch.reports.result import ReportResult
 
 SIDES = "negatives", "positives"
+BY_CLASS = {  # dimension along which weights do not change -> what they depend on, and the remedy
+    -1: "true class alone ({}), so leave weight out and pass prevalence= with the class shares of the population, for "
+    "the same values with intervals of the numbers of samples",
+    -2: "predicted class alone ({}), as if a model's predictions had drawn the rows; Predictions.estimate of the drawn "
+    "labels has intervals that hold for any such plan",
+}
 
 
 def unseen_classes(counting: Counting, actual: Tensor, prevalence: Tensor | None) -> Tensor:
@@ -135,10 +142,28 @@ def _within_one(readings: Readings, row: Row) -> bool:
     return low is not None and high is not None and low >= -1 and high <= 1
 
 
+def _weights_by_class(result: ReportResult) -> str:
+    """Say if weights depend on the true or on the predicted class alone, as far as the counts show."""
+    readings, squares = result._readings, result._at.squares_of(None)
+    if squares is None or readings.counting.task == "multilabel":
+        return ""
+    sums = check_square(result._at.counts)
+    for dim, text in BY_CLASS.items():
+        weights = ratio(squares.sum(dim), sums.sum(dim))
+        alike = torch.allclose(squares, sums * weights.unsqueeze(dim), rtol=1e-6, atol=0)
+        several = bool(((sums > 0).sum(dim) > 1).any())
+        if alike and several and not torch.allclose(weights[weights > 0], weights.amax(), rtol=1e-6, atol=0):
+            pairs = zip(readings.class_names, weights.tolist(), strict=True)
+            return "weights depend on the " + text.format(first_names([f"{name} {each:.4g}" for name, each in pairs]))
+    return ""
+
+
 def _no_interval(result: ReportResult) -> str:
     """Name values without an interval, since they depend on classes without targets."""
     values, low = result._rows, [row for row in result._readings.rows if row.bound == "low" and row.kind != "group"]
     names = [replace(row, bound="").name for row in low if row in values and bool(values[row].isnan())]
+    if result._readings.counting.weighted and result._at.squares is None:
+        return f"bounds are nan, since {UNSQUARED}" if names else ""
     found = bool(names) and bool(targets(result._at.counts).any())
     return f"bounds are nan for values that depend on classes without targets: {first_names(names)}" if found else ""
 
@@ -151,6 +176,7 @@ FINDERS: tuple[Finder, ...] = (
     ("large cluster", _large_cluster),
     ("few clusters", _few_clusters),
     ("few samples", _few_samples),
+    ("weights by class", _weights_by_class),
     ("no interval", _no_interval),
 )
 """Kind of each problem of a report, and the function of a result that describes it."""

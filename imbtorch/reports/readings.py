@@ -20,10 +20,11 @@ from imbtorch.intervals.buckets import FEW_BUCKETS, resample_buckets
 from imbtorch.intervals.class_means import recall_weights
 from imbtorch.intervals.draws import DRAWS, seeded
 from imbtorch.intervals.intervals import HEAVY, LARGE, TOO_NARROW, Interval, largest_cluster, posterior_of
+from imbtorch.intervals.weighted import OF_WEIGHTS, posterior_of_weights
 from imbtorch.measures.named import PER_CLASS, AtPrevalence, AveragedMeasure, of_name, one_value
 from imbtorch.reports.groups import comparable_groups, undefined_groups, worst
 from imbtorch.reports.rows import Bound, Row, Snapshot, group_label, shown
-from imbtorch.reports.texts import NO_BUCKETS, UNSURE
+from imbtorch.reports.texts import NO_BUCKETS
 from imbtorch.suggestions import did_you_mean, first_names
 
 FEW_CLASSES = 20  # number of classes up to which per-class values are reported by default
@@ -257,7 +258,12 @@ class Readings:
             ways.setdefault((row in alone, place is None, measure.needs_matrix), []).append(row)
         drawn: dict[str, Interval] = {}
         for (independent, *_), some in ways.items():
-            measures, source = self._at_once(some, at), seeded(counts, level, generator)
+            measures = self._at_once(some, at)
+            if self.counting.weighted:
+                options = draws, level, generator, counts.ndim
+                drawn |= posterior_of_weights(measures, counts, at.squares_of(group), *options)
+                continue
+            source = seeded(counts, level, generator)
             if independent:
                 drawn |= posterior_of(measures, counts.double(), draws, level, source, event_dims=counts.ndim)
             else:
@@ -289,6 +295,8 @@ class Readings:
         """Return a text on the intervals of the table: their level and method; empty without intervals."""
         if not self.bounded:
             return ""
+        if self.counting.weighted:
+            return f"intervals: {100 * LEVEL:g}% {OF_WEIGHTS}"
         counts, buckets = _counts_of(at, None, None)
         alone = self._independent(self.bounded, at, buckets)
         if buckets is None or len(alone) == len(self.bounded):
@@ -311,11 +319,8 @@ class Readings:
         """Return the row of the value that a user names, and the index of its group of samples, None for all.
 
         Raises:
-            ValueError: for a value that is not reported or has no interval, for weighted counts, and for clusters that
-                the counts lack.
+            ValueError: for a value that is not reported or has no interval, and for clusters that the counts lack.
         """
-        if self.counting.weighted:
-            raise ValueError(UNSURE)
         if clusters and not self.counting.clusters:
             raise ValueError(NO_BUCKETS.format("the report"))
         for row in self.rows:

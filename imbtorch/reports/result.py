@@ -17,12 +17,14 @@ from imbtorch.counts import Counts, Margins, confusion_counts, mapped, margins
 from imbtorch.intervals.buckets import ONE_BUCKET
 from imbtorch.intervals.draws import DRAWS
 from imbtorch.intervals.intervals import Interval
+from imbtorch.intervals.weighted import NO_SQUARES
 from imbtorch.measures.named import of_name
 from imbtorch.reports.files import text_of_file
 from imbtorch.reports.groups import comparable_groups
 from imbtorch.reports.problems import FINDERS
 from imbtorch.reports.readings import ENDS, LEVEL, Readings, values_of_classes
 from imbtorch.reports.rows import Finder, Result, Row, Snapshot, group_label, shown
+from imbtorch.reports.texts import UNSQUARED, WEIGHTED
 from imbtorch.tables import COUNTS, Cell, Table, baseline_line, replace_file
 from imbtorch.version import __version__
 
@@ -167,7 +169,7 @@ class ReportResult(Result):
         Raises:
             ValueError: for an unknown name, a minimum over classes or groups, a value that depends on classes without
                 targets, ``clusters=True`` without clusters or with samples of fewer than two, ``state="margins"``, and
-                weighted counts.
+                weights whose squares are unknown.
         """
         row = next((row for row in self._rows if row.name == name), None)
         if row is not None and row not in self._readings.rows:
@@ -191,6 +193,8 @@ class ReportResult(Result):
                 cause = "no sample was counted; call update before interval"
             elif interval.method.startswith(ONE_BUCKET):
                 cause = "all samples lie in one bucket of clusters; count samples of more clusters"
+            elif interval.method == NO_SQUARES:
+                cause = UNSQUARED
             name = row.name if group is None else self._readings.of_group(row, self._readings.groups[group]).name
             raise ValueError(f"{name!r} has no interval, because {cause}")
         if clusters is not False:
@@ -283,6 +287,7 @@ class ReportResult(Result):
         return Table(
             {kind: found for kind, found in blocks.items() if found},
             tuple(filter(None, notes)),
+            title=WEIGHTED * settings.counting.weighted,
             printed={"group": FEW},
         )
 
@@ -290,7 +295,8 @@ class ReportResult(Result):
         """Draw the confusion matrix with the recall of each class next to its row.
 
         The multilabel task, and ``state="margins"``, which keeps no matrix, draw a bar for the recall of each label or
-        class. Error bars show 95% intervals of recalls in ``per_class``; weighted counts and margins have none.
+        class. Error bars show 95% intervals of recalls in ``per_class``; margins have none. Titles say if counts are
+        weighted.
 
         Args:
             ax: matplotlib axes to draw into; by default a new figure.
@@ -302,18 +308,22 @@ class ReportResult(Result):
         from imbtorch.plots.values import plot_values
 
         settings, counts = self._readings, self._at.whole.counts
-        names = settings.class_names
+        names, weighted = settings.class_names, settings.counting.weighted
         ends: dict[str | None, tuple[float, float]] = {}
-        if isinstance(counts, Tensor) and not settings.counting.weighted:
+        if isinstance(counts, Tensor) and not (weighted and self._at.squares is None):
             rows = [row for row in settings.values if row.kind == "class" and row.measure == "recall"]
             found = settings.intervals(self._at.whole, rows, draws=DRAWS, level=LEVEL, generator=None)
             ends = {row.of: (each.low.item(), each.high.item()) for row, each in found.items()}
         low, high = torch.tensor([ends.get(name, (nan, nan)) for name in names], dtype=torch.float64).unbind(-1)
         recalls = Interval(self.of_classes("recall"), low, high, LEVEL, "")
         if isinstance(counts, Tensor) and counts.ndim == 2:
-            return plot_confusion_matrix(counts, ax, labels=names, recalls=recalls)
+            figure, axes = plot_confusion_matrix(counts, ax, labels=names, recalls=recalls)
+            if weighted:
+                axes.set_title(f"Weighted {axes.get_title().lower()}", fontsize="small")
+            return figure, axes
         item = "Label" if settings.counting.task == "multilabel" else "Class"
-        return plot_values(recalls, ax, name="recall", value_range=(0.0, 1.0), item=item, labels=names)
+        name = "recall" + ", weighted" * weighted
+        return plot_values(recalls, ax, name=name, value_range=(0.0, 1.0), item=item, labels=names)
 
     def _repr_html_(self) -> str:
         """Return the table for notebooks."""

@@ -74,6 +74,7 @@ class Snapshot:
         prevalence: class shares of the population for which values are computed; None for those of the counts.
         buckets: counts of each bucket of clusters, ``[B, ...]``, or with groups ``[G, B, ...]``; None without clusters.
         dependent: whether samples came with the ids of clusters or with several positions.
+        squares: sums of squared weights, ``[...]``, or with groups ``[G, ...]``; None without weights, or if unknown.
         rest: settings and state on another device, if the counts are large and only their margins were copied.
     """
 
@@ -82,6 +83,7 @@ class Snapshot:
     prevalence: Tensor | None = None
     buckets: Tensor | None = None
     dependent: bool = False
+    squares: Tensor | None = None
     rest: tuple[Counting, Tensor] | None = None
     _read: dict[bool, Rates] = field(default_factory=dict, init=False, repr=False)
 
@@ -98,7 +100,8 @@ class Snapshot:
         buckets = None
         if counting.clusters:
             buckets = check_square(counting.counts(state, of_groups=counting.groups is not None, of_buckets=True))
-        return cls(counting.counts(state), groups, prevalence, buckets, bool(counting.dependent(state)), rest)
+        more = bool(counting.dependent(state)), counting.squares(state), rest
+        return cls(counting.counts(state), groups, prevalence, buckets, *more)
 
     @cached_property
     def whole(self) -> Snapshot:
@@ -107,6 +110,12 @@ class Snapshot:
             return self
         counting, state = self.rest
         return Snapshot.of(counting, state.cpu(), self.prevalence)
+
+    def squares_of(self, group: int | None) -> Tensor | None:
+        """Return the sums of squared weights of a group of samples, or of all."""
+        if self.squares is None or (group is None and self.groups is None):
+            return self.squares
+        return self.squares.sum(0) if group is None else self.squares[group]
 
     def read(self, *, of_groups: bool = False) -> Rates:
         """Return the counts, rescaled to the prevalence, with their margins; cached."""
@@ -170,6 +179,8 @@ def dependence_text(counting: Counting, dependent: bool, consequence: str = TOO_
     """Return a warning if dependent samples are taken for independent ones, or if clusters lack ids; else ""."""
     if dependent and not counting.clusters:
         cause = "samples came with clusters or have several positions, such as pixels, but were counted by a metric"
+        if counting.weighted and consequence == TOO_NARROW:
+            consequence = "the interval treats them as independent and is too narrow; weights exclude clusters=True"
         return f"{cause} without clusters, so {consequence}"
     if dependent or not counting.clusters or counting.task == "multilabel":
         return ""

@@ -7,9 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 UNSURE = (
-    "intervals need numbers of independent samples, and sums of weights are not such numbers; count without "
-    "weighted=True, or resample the samples themselves together with their weights"
+    "intervals of scores need numbers of independent samples, and sums of weights are not such numbers; count without "
+    "weighted=True; a report, which counts at one threshold, has intervals of weights"
 )
+UNSQUARED = (
+    "the squares of some weights, which intervals need, are unknown: counts were added, or come from a version before "
+    "0.8; count the samples again by update(preds, target, weight=weight)"
+)
+WEIGHTED = "weighted: counts and values are of the weight of samples, not of their number"
 
 NO_BUCKETS = "{} was built without clusters, so it holds no counts of clusters; build it with clusters=True"
 

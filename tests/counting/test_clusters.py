@@ -170,7 +170,7 @@ def test_labels_have_buckets_by_default_if_they_can_have_intervals():
 
 
 def test_clusters_need_a_matrix_of_samples_and_memory():
-    with pytest.raises(ValueError, match="clusters=True is for intervals, but weighted=True has none"):
+    with pytest.raises(ValueError, match="clusters=True and weighted=True exclude each other"):
         Recall("multiclass", 3, clusters=True, weighted=True)
     with pytest.raises(ValueError, match="need the whole matrix; use state='matrix'"):
         ImbalanceReport("multiclass", 3, clusters=True, state="margins")

@@ -206,7 +206,7 @@ def test_what_needs_independent_samples_or_memory_is_refused():
     sweep.update(logits, target, cluster=ids)
     with pytest.raises(ValueError, match="sure= needs independent samples, but the sweep counts clusters of"):
         sweep.best(at_least={"recall": 0.1}, sure=0.8)
-    with pytest.raises(ValueError, match="clusters=True is for intervals, but weighted=True has none"):
+    with pytest.raises(ValueError, match="clusters=True and weighted=True exclude each other"):
         ThresholdSweep("f1", weighted=True, clusters=True)
     with pytest.raises(ValueError, match="keeps 64 histograms, which take 515 MB here; count fewer labels or"):
         ThresholdSweep("f1", task="multilabel", num_labels=140, clusters=True)

@@ -33,6 +33,7 @@ ROOMS = {
     "intervals.baselines": "",
     "intervals.class_means": "bounds_of_mean bounds_of_recalls class_variances recall_weights shared_worth",
     "intervals.draws": "",
+    "intervals.weighted": "effective_counts posterior_of_weights",
     "intervals.intervals": "HEAVY jackknife largest_cluster posterior_of quantiles",
     "lightning.checkpoint": "TieRule",
     "lightning.drawings": "drawings",

@@ -235,15 +235,12 @@ def test_weight_without_weighted_raises(call):
     assert not metric.local_confmat.any()
 
 
-def test_intervals_of_weighted_counts_are_refused():
+def test_weighted_is_a_flag_and_a_bootstrap_needs_samples():
     preds, target, weight = samples()
     metric = imbtorch.Accuracy("multiclass", num_classes=3, weighted=True)
     metric.update(preds, target, weight=weight)
-    for method in ("posterior", "bootstrap"):
-        with pytest.raises(ValueError, match="numbers of independent samples, and sums of weights are not"):
-            metric.interval(method=method)
-    with pytest.raises(ValueError, match="numbers of independent samples"):
-        ImbalanceReport("binary", weighted=True, intervals=True)
+    with pytest.raises(ValueError, match="resamples numbers of samples, which weighted=True does not count"):
+        metric.interval(method="bootstrap")
     with pytest.raises(TypeError, match="weighted must be True or False, got 1"):
         ImbalanceReport("binary", weighted=1)
 
@@ -335,8 +332,14 @@ def test_the_table_and_the_picture_show_weights():
     report.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), weight=torch.tensor([0.25, 1.5, 2.0]))
     assert [row["support"] for row in report.table()["class"].values()] == [2.25, 1.5]
     assert "2.25" in str(report.table())
-    figure, _ = report.plot()
-    assert figure is not None
+    assert str(report.table()).startswith("weighted: counts and values are of the weight of samples, not of their")
+    assert report.plot()[1].get_title() == "Weighted count and share of the true class"
+    labels = ImbalanceReport("multilabel", num_labels=2, weighted=True)
+    labels.update(torch.ones(3, 2).long(), torch.ones(3, 2).long(), weight=torch.tensor([0.25, 1.5, 2.0]))
+    assert labels.plot()[1].get_ylabel().startswith("recall, weighted")
+    metric = imbtorch.Recall("binary", weighted=True)
+    metric.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 1]), weight=torch.tensor([0.25, 1.5, 2.0]))
+    assert metric.plot()[1].get_ylabel() == "Recall, weighted"
 
 
 # --- several processes ----------------------------------------------------------------------------------------------
@@ -350,7 +353,8 @@ def counted_on(rank, world):
         report.update(preds[part], target[part], weight=weight[part])
     counts = report.counts()
     assert isinstance(counts, torch.Tensor)
-    return counts.tolist(), report.compute()["iam"].item()
+    interval = report.interval("iam")
+    return counts.tolist(), report.compute()["iam"].item(), interval.low.item(), interval.high.item()
 
 
 @pytest.mark.parametrize("world", [2, 3])
@@ -358,9 +362,10 @@ def test_several_processes(world):
     preds, target, weight = samples()
     expected = sklearn_metrics.confusion_matrix(target, preds, sample_weight=weight)
     answers = launch(world, counted_on)
-    for counts, _ in answers:
+    for counts, *values in answers:
         assert np.allclose(counts, expected, rtol=1e-12)
-    assert len({value for _, value in answers}) == 1
+        assert np.allclose(values, counted_on(0, 1)[1:], atol=1e-6)
+    assert len({tuple(values) for _, *values in answers}) == 1
 
 
 def wrong_on_one(rank, world):
