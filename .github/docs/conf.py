@@ -93,7 +93,7 @@ SHOWN = {
     (page.parent / found[1]).resolve(): page.relative_to(HERE).with_suffix("").as_posix()
     for page in HERE.glob("*.md")
     if (found := INCLUDE.search(page.read_text(encoding="utf-8")))
-}
+} | {HERE.parents[1] / "examples" / "api.md": "api/names"}  # the site links to a page of each object instead
 
 
 MEASURES = HERE.parents[1] / "imbtorch" / "measures" / "README.md"

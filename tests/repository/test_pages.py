@@ -52,6 +52,22 @@ def test_every_page_has_a_link_from_its_index():
     assert not lost
 
 
+OUTPUT = re.compile(r"^```(?:text|console)\n(.*?)^```\n\n(.*?)(?:\n\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+def test_paragraphs_after_an_output_quote_it():
+    """A number with three decimals below an output is one of that output, unless its paragraph names another source."""
+    quoted = 0
+    for path in PAGES:
+        for output, below in OUTPUT.findall(path.read_text(encoding="utf-8")):
+            for part in below.split("\n- "):
+                if not re.match(r"[#|`]", part) and not re.search(r"\.csv\)|`python examples/", part):
+                    numbers = re.findall(r"(?<![\d.])\d\.\d{3}(?!\d)", part)
+                    assert [number for number in numbers if number not in output] == [], (path, part)
+                    quoted += len(numbers)
+    assert quoted >= 15
+
+
 @pytest.mark.parametrize("name", ["README", "recipes", "comparison"])
 def test_the_contents_name_each_section(name):
     contents, *sections = re.split(r"^## ", FENCED.sub("", read(f"examples/{name}.md")), flags=re.MULTILINE)
