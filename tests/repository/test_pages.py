@@ -18,9 +18,9 @@ INDICES = {
         ROOT / "examples" / "README.md",
         *(ROOT / f".github/{name}.md" for name in ("CONTRIBUTING", "SUPPORT", "CITING", "CHANGELOG", "SECURITY")),
     ],
-    ".github/CONTRIBUTING.md": [ROOT / ".github" / "RELEASING.md", ROOT / ".github" / "CODE_OF_CONDUCT.md"],
+    ".github/CONTRIBUTING.md": [ROOT / ".github" / "CODE_OF_CONDUCT.md"],
 }
-TEMPLATES = {"INSTALL.md", "PULL_REQUEST_TEMPLATE.md"}  # which others show
+TEMPLATES = {"INSTALL.md", "PULL_REQUEST_TEMPLATE.md", "RELEASING.md"}  # which others show, or maintainers alone need
 LIKE, MOST_ALIKE = 0.45, 4  # share of the shorter sentence's 4-grams that make two alike, and how many pairs may be
 
 
