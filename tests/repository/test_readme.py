@@ -100,14 +100,16 @@ def run(program, names=None):
 
 
 def test_the_picture_says_what_its_program_finds():
-    names, _ = run((ROOT / "examples" / "two_classes.py").read_text(encoding="utf-8"))
-    target, found = names["y_test"], {}
+    names, printed = run(read("examples/two_classes.py"))
+    target, found = names["y_test"].numpy(), {}
     for rule, preds in (("0.5", names["test"] > 0.5), ("chosen", names["sweep"].rule(names["test"]))):
         preds = np.asarray(preds).astype(bool)
         found[rule] = int((preds & target).sum()), int((preds & ~target).sum())
     assert (found["chosen"][0], target.sum(), found["0.5"][0]) == (41, 52, 33)
     assert (found["chosen"][1], found["0.5"][1]) == (10, 4)
-    assert "![A threshold chosen for IAM finds 41 of 52 eights, not 33, with 10 false alarms, not 4]" in README
+    assert "![A threshold for a precision of 0.8 finds 41 of 52 eights, not 33, with 10 false alarms, not 4]" in README
+    assert "test recall rises in 12 of 12 splits" in printed
+    assert "below 0.8 in 4\n" in printed
 
 
 @LIGHTNING
