@@ -60,7 +60,7 @@ html_search_scorer = str(HERE / "scorer.js")
 html_math_renderer = "mathml"
 html_show_sourcelink = html_copy_source = False  # pages that include a file have no source of their own
 toc_object_entries_show_parents = "hide"
-myst_heading_anchors, myst_enable_extensions = 4, ["dollarmath"]
+myst_heading_anchors, myst_enable_extensions = 4, ["dollarmath", "alert"]
 
 autodoc_default_options = {
     "members": True,
