@@ -60,7 +60,7 @@ html_search_scorer = str(HERE / "scorer.js")
 html_math_renderer = "mathml"
 html_show_sourcelink = html_copy_source = False  # pages that include a file have no source of their own
 toc_object_entries_show_parents = "hide"
-myst_heading_anchors, myst_enable_extensions = 4, ["dollarmath"]
+myst_heading_anchors, myst_enable_extensions = 4, ["dollarmath", "alert"]
 
 autodoc_default_options = {
     "members": True,
@@ -93,7 +93,7 @@ SHOWN = {
     (page.parent / found[1]).resolve(): page.relative_to(HERE).with_suffix("").as_posix()
     for page in HERE.glob("*.md")
     if (found := INCLUDE.search(page.read_text(encoding="utf-8")))
-}
+} | {HERE.parents[1] / "examples" / "api.md": "api/names"}  # the site links to a page of each object instead
 
 
 MEASURES = HERE.parents[1] / "imbtorch" / "measures" / "README.md"

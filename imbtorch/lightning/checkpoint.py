@@ -300,8 +300,7 @@ class TiesCheckpoint(TieRule, LightningCheckpoint):
 
     Args:
         *args: positional arguments of Lightning's ``ModelCheckpoint``, such as ``dirpath``.
-        ties: the epoch to keep of those with the same value, ``"latest"`` or ``"earliest"``. The corrected values of
-            :class:`SelectionSummary` follow it: each random half keeps the latest or the earliest of its tied epochs.
+        ties: the epoch to keep of those with the same value,  ``"latest"`` or ``"earliest"``.
         **kwargs: keyword arguments of Lightning's ``ModelCheckpoint``, such as ``monitor="val_iam"`` and
             ``mode="max"``.
 

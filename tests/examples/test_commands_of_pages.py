@@ -22,6 +22,7 @@ SECTIONS = re.findall(r'^    "(\w+)": \w+,$', SECTIONS, re.M)  # of --all
 HERE = {  # command -> arguments of a quick form, which a copy of the repository runs
     "tests/helpers/processor_time.py python -m pytest -q -n auto": [sys.executable, "-c", "pass"],
     ".github/release.py": ["version"],
+    ".github/reference.py": [],
     "examples/threshold_study/run.py --report": ["--report"],
     "examples/monitor_study/monitors.py --report": ["--report"],
     "examples/labels/report.py": [],

@@ -311,7 +311,37 @@ AVERAGES, HALF_RARE = ("BA", "G-mean"), "half rare, recall 0.7"
 RARE_ALONE = {"measure": ["BA"], "disagreement": ["in rare classes alone"]}
 SAID = {"spread": ["0.02"]}  # recalls that hardly differ
 HEAVY = {"falls": ["yes"], "Pareto": ["1.2", "1.5"]}
+THIRTY = {"totals": ["drawn"], "K": ["30"], "recall": ["0.7"], "concentrated": ["no"]}
+FALLING = {"falls": ["yes"], "large": ["0"], "Pareto": ["1.2", "1.5"]}
 QUOTED = [  # page, what it says, and the figures in its order
+    (
+        "monitoring",
+        "lower by {:.2f} with 20 samples a class, by {:.2f} with 10 and by {:.2f} with 5 (",
+        lambda: [-cells_of("small", "IAM bias", samples=[number], **THIRTY).item() for number in ("20", "10", "5")],
+    ),
+    (
+        "intervals",
+        "| recall of one class | one of fifty classes | {:.2f} |",
+        lambda: [least(cells_of("intervals_least", "covered", K=["50"], measure=["recall of a class"]))],
+    ),
+    (
+        "intervals",
+        "| recall | 15 clusters with a correlation of 0.5, recall 0.97 | {:.2f} |",
+        lambda: [least(cells_of("odd_clusters", "covered TNR", clusters=["15"], correlation=["0.5"], TNR=["0.97"]))],
+    ),
+    (
+        "intervals",
+        "fall with their size, whatever their number | {:.2f} to {:.2f} |",
+        lambda: [
+            end(*(cells_of("odd_clusters", f"covered {name}", **FALLING) for name in ("BA", "macro F1", "IAM")))
+            for end in (lambda *cells: round(float(np.min(cells)) + 1e-9, 2), most)
+        ],
+    ),
+    (
+        "intervals",
+        "| differences of two models | the same clusters | {:.2f} to {:.2f} |",
+        lambda: [end(cells_of("odd_clusters", "covered difference", **FALLING)) for end in (least, most)],
+    ),
     (
         "choices",
         "| error of the corrected value, at most (G-mean: see below) | {:.3f} | {:.3f} |",
