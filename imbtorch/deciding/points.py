@@ -68,6 +68,8 @@ class OperatingPoint:
     correct: Callable[[], Interval] | None = field(default=None, repr=False)
     _advice = staticmethod(str)  # text about the rule of the sweep, which DecidingSweep replaces
     class_axis = 0  # that of the rule
+    weighted = False  # whether values and counts are of the weight of samples, not of their number
+    scores = ""  # column of the scores that chose it, of saved predictions
 
     @cached_property
     def corrected(self) -> Interval | None:
@@ -84,6 +86,7 @@ class OperatingPoint:
         data: dict[str, Any] = {"format": FORMAT, "schema": SCHEMA, "imbtorch": __version__}
         data |= {name: getattr(self, name) for name in PLAIN}
         data |= {"limits": dict(self.limits), "holds": dict(self.holds), "counts": self.counts.tolist()}
+        data |= {"weighted": self.weighted, "scores": self.scores}
         data["corrected"] = found and {name: float(getattr(found, name)) for name in ENDS} | {"method": found.method}
         data = as_json(data)
         replace_file(path, json.dumps(data | {"sha256": digest_of(data)}, indent=1, allow_nan=False).encode())
@@ -109,6 +112,7 @@ class OperatingPoint:
         flags = {0.0: ", which flags nobody", 1.0: ", which flags everybody"}.get(self.alerts, "")
         held = "".join(f"; limit of {name} holds with probability {chance:.2f}" for name, chance in self.holds.items())
         level = "" if self.sure is None else f"; promised at sure={self.sure:g}"
+        level += "; weighted, so that all are shares of the weight, not of the rows" * self.weighted
         return wrapped(
             f"threshold {threshold_text(self.threshold, self.log_odds)}{flags}: value {self.value:.3f}, recall "
             f"{self.recall:.3f}, precision {self.precision:.3f}, alerts {self.alerts:.3g}{held}{level}{self._advice()}"
@@ -141,12 +145,13 @@ FORM = {
     **dict.fromkeys(("format", "imbtorch", "measure", "sha256"), str),
     **dict.fromkeys(("log_odds", "value", "recall", "precision", "alerts"), NUMBER),
     **{"schema": int, "threshold": float, "logits": (bool, None), "sure": (float, None), "counts": [[float]]},
-    **{"limits": {str: float}, "holds": {str: NUMBER}, "corrected": (INTERVAL, None)},
+    **{"limits": {str: float}, "holds": {str: NUMBER}, "corrected": (INTERVAL, None), "weighted": bool, "scores": str},
 }
 
 
 def point_of(data: Mapping[str, Any]) -> OperatingPoint:
     """Make an operating point of the contents of a file; raise for those that no point has."""
+    data = {"weighted": False, "scores": "", **data}  # files of 0.7 do not say
     counts = torch.tensor(data["counts"]) if fits(data, FORM) else torch.empty(0)
     if counts.shape != (2, 2) or bool((counts < 0).any()) or not 0 <= data["threshold"] <= 1:
         raise ValueError("a point has a threshold in [0, 1], counts [2, 2], and its values")
@@ -159,6 +164,7 @@ def point_of(data: Mapping[str, Any]) -> OperatingPoint:
         raise ValueError("log_odds are not those of the threshold")
     holds = {name: as_number(each) for name, each in data["holds"].items()}
     point = OperatingPoint(**plain, counts=counts, holds=holds, limits=dict(data["limits"]))
+    vars(point).update(weighted=data["weighted"], scores=data["scores"])
     if (given := data["corrected"]) is not None:
         low, high, middle = (torch.tensor(as_number(given[k]), dtype=torch.double) for k in ("low", "high", "estimate"))
         vars(point)["corrected"] = Interval(middle, low, high, given["level"], given["method"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from os import PathLike
 from typing import Any, TypedDict, TypeVar, get_args, overload
@@ -27,7 +27,7 @@ from imbtorch.counting.arguments import (
 from imbtorch.counts import check_choice
 from imbtorch.deciding.adjustment_result import AdjustmentSettings, LogitAdjustmentResult, result_of_buckets
 from imbtorch.deciding.points import OperatingPoint
-from imbtorch.deciding.sweep_result import SweepResult
+from imbtorch.deciding.sweep_result import Origin, SweepResult
 from imbtorch.deciding.sweep_settings import Also, SweepSettings
 from imbtorch.intervals.intervals import check_level
 from imbtorch.measures.named import Measured
@@ -67,6 +67,10 @@ class Reading(TypedDict, total=False):
 DEFAULTS: dict[str, Any] = dict.fromkeys(Reading.__annotations__)
 DEFAULTS |= {"missing": "raise", "no_answer": (), "decimal": ".", "head": True}
 ROLES = ("group", "cluster", "weight", "frequency")
+POOLED = (
+    "group= plays no part in thresholds: rows of all groups are pooled, and alerts= is a share of all of them; for a "
+    "budget within each group, such as each day, choose a threshold from its rows alone"
+)
 
 
 def spelled_out(function: F) -> F:
@@ -220,6 +224,12 @@ class Predictions:
         """
         argument, predicted, at = _one_of(preds, scores, threshold, logits)
         samples = self._samples(argument, predicted, logits, ROLES)
+        chosen_for = threshold.scores if isinstance(threshold, OperatingPoint) else ""
+        if self._source is not None and chosen_for not in ("", *samples.columns):
+            samples.notes.append(
+                f"the threshold was chosen for the scores of column {chosen_for!r}, and these are of "
+                f"{samples.columns[-1]!r}"
+            )
         with reading(samples.given.source):
             return report_of(samples, samples.placed(at), prevalence, measures, intervals, class_groups)
 
@@ -425,7 +435,12 @@ class Predictions:
         )
         binned = BinnedScores(settings)
         _count(samples, binned.update)
-        return binned.result()
+        problems = {"groups": POOLED} if "group" in self._more else {}
+        columns = samples.columns[-1:] if samples.task == "binary" else samples.columns
+        found = () if self._source is None else tuple(columns)
+        return replace(
+            binned.result(), _origin=Origin(samples.names[-1], found, problems | samples.problems, tuple(samples.notes))
+        )
 
     def adjustments(
         self,
