@@ -53,7 +53,7 @@ RESAMPLES = 400
 DRAWS = 10_000  # draws, or resamples of buckets, for the interval of the value
 MOST_DRAWN = 10  # most labels or classes in one picture
 MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals of their values
-WEIGHTED = "weighted: positives and values are of the weight of samples, not of their number"
+WEIGHTED = "weighted: positives, alerts and values are of the weight of samples, not of their number"
 MOST_IN_TABLE = 20  # and a table, for which one waits
 
 

@@ -79,7 +79,8 @@ def _finished(options: argparse.Namespace, result: ReportResult | Estimate) -> t
     """Write a result where asked, and return what is printed."""
     if options.json is not None:
         result.to_json(options.json)
-    return 0, _printed(result.table(), options.form, result.signature)
+    table = result.table(options.sort) if isinstance(result, ReportResult) else result.table()
+    return 0, _printed(table, options.form, result.signature)
 
 
 def _threshold(text: str | None) -> Any:

@@ -300,6 +300,10 @@ def _add_prevalence(command: argparse.ArgumentParser) -> None:
 def _add_output(command: argparse.ArgumentParser, what: str) -> None:
     """Add the options that say how a result is printed and written."""
     command.add_argument("--json", metavar="FILE", help=f"also write {what}")
+    if "merge" in what:
+        command.add_argument(
+            "--sort", metavar="COLUMN", help="sort classes, the worst first; name: groups by their names"
+        )
     form = command.add_mutually_exclusive_group()
     for name, text in (("markdown", "Markdown"), ("latex", "LaTeX"), ("csv", "CSV")):
         form.add_argument(f"--{name}", action="store_const", const=name, dest="form", help=f"print {text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,7 +11,18 @@ import numpy as np
 import torch
 from scipy import special
 
-from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, read_cell, typed, without_left_out
+from imbtorch.columns import (
+    IGNORED,
+    LEFT_OUT,
+    Array,
+    Classes,
+    Column,
+    Rules,
+    natural,
+    read_cell,
+    typed,
+    without_left_out,
+)
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.clusters import cluster_ids
 from imbtorch.predictions.parts import Part
@@ -32,6 +44,7 @@ from imbtorch.reports.texts import checked_names
 from imbtorch.suggestions import first_names
 
 MOST_GROUPS = 1000  # groups of samples
+MONTHS = "January February March April May June July August September October November December".lower().split()
 HIGH, ENOUGH = 0.75, 10  # score that few rows of class 0 have, and number of these rows that tells
 UNLIKE, SURELY = 1.5, 0.001  # ratio of two alert rates that is told, if chance makes one so rarely
 
@@ -464,7 +477,7 @@ def _name_of_group(value: Any, rules: Rules) -> str | None:
 
 
 def _names_of_groups(column: Column, rules: Rules) -> tuple[str, ...]:
-    """Return the names of groups of samples, sorted, integers by value."""
+    """Return the names of groups of samples, sorted: numbers in them by value, months by time."""
     names = [_name_of_group(each, rules) for each in column.levels]
     missing = [at for at, name in enumerate(names) if name is None and at in column.held]
     if missing and rules.missing == "raise":
@@ -475,5 +488,17 @@ def _names_of_groups(column: Column, rules: Rules) -> tuple[str, ...]:
     found = list(dict.fromkeys(name for name in names if name is not None))
     if len(found) > MOST_GROUPS:
         raise ValueError(f"{column.name} has {len(found):,} different values; group= is for sites and the like")
-    whole = all(read_cell(name).kind == "whole" for name in found)
-    return tuple(sorted(found, key=(lambda name: (float(name), name)) if whole else None))
+    for key in (lambda name: float(name) if read_cell(name).kind == "whole" else None, month_of):
+        keys: list[Any] = list(map(key, found))
+        if None not in keys:
+            return tuple(sorted(found, key=dict(zip(found, zip(keys, found, strict=True), strict=True)).__getitem__))
+    return tuple(sorted(found, key=natural))
+
+
+def month_of(name: str) -> tuple[int, int] | None:
+    """Return year and month of ``Jan 2026``, ``2026 January`` or ``1/2026``, a year of 0 without one; else None."""
+    if numbers := re.fullmatch(r"(0?[1-9]|1[0-2])[./-](\d{4})", name):
+        return int(numbers[2]), int(numbers[1])
+    found = re.fullmatch(r"(\d{4})?\W*([a-z]{3,9})\.?\W*(\d{4})?", name.lower())
+    place = [at for at, month in enumerate(MONTHS, 1) if found and found[2] in (month, month[:3])]
+    return (int(found[1] or found[3] or 0), place[0]) if found and place else None

@@ -4,6 +4,7 @@ import numpy as np
 import pandas
 import pytest
 import scipy.stats
+from rooms import command_line
 
 import imbtorch
 from imbtorch import Predictions
@@ -67,3 +68,71 @@ def test_labels_that_follow_the_alarms_are_told_as_a_test_of_counts_decides(more
     label = pandas.Series(Y).astype("Int64").where(labelled)
     result = imbtorch.report(target=label, missing="drop", preds=FLAGGED.astype(int))
     assert bool(told(result, "follow the alarms")) == expected
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+SITES = ["g=1", "g=2", "g=10"]  # 1 is also a class
+
+
+def sources(folder):
+    """The same groups as every source holds them: numbers, floats beside missing values, and texts."""
+    frame = pandas.DataFrame({"y": Y[:300], "p": FLAGGED[:300].astype(int)})
+    whole = np.array([1, 2, 10])[np.arange(300) % 3]
+    yield "integers", frame.assign(g=whole)
+    yield "floats", frame.assign(g=whole.astype(float))
+    yield "nullable", frame.assign(g=pandas.array(whole, dtype="Int64"))
+    yield "texts", frame.assign(g=whole.astype(str))
+    for name, each in (("1", whole), ("1.0", whole.astype(float))):
+        frame.assign(g=each).to_csv(folder / f"{name}.csv", index=False)
+        yield f"CSV {name}", str(folder / f"{name}.csv")
+    frame.assign(g=whole.astype(float)).to_json(folder / "a.jsonl", orient="records", lines=True)
+    yield "JSON", str(folder / "a.jsonl")
+
+
+def test_a_group_has_one_name_from_every_source(tmp_path):
+    pytest.importorskip("duckdb", reason="needs imbtorch[files]")
+    for name, source in sources(tmp_path):
+        result = imbtorch.report(source, target="y", preds="p", group="g", measures=["accuracy"])
+        assert list(result.group_names) == SITES, name
+    coded = pandas.DataFrame({"y": [0, 1] * 2, "p": [0, 1] * 2, "g": ["01", "1", "1.0", "01.0"]})
+    found = imbtorch.report(coded, target="y", preds="p", group="g", class_names=[0, 1]).group_names
+    assert list(found) == ["g=01", "g=01.0", "g=1"]  # what is no number is no other number either
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"{month} 2026" for month in ("Jan", "Feb", "Mar", "Apr", "Aug", "Dec")],
+        [f"{month:%B}" for month in pandas.date_range("2026-01-15", periods=12, freq="30D")],
+        [f"{month:%m/%Y}" for month in pandas.date_range("2025-09-01", periods=9, freq="MS")],
+        [f"{month.year}-{month.month}" for month in pandas.date_range("2025-09-01", periods=9, freq="MS")],
+        ["site 2", "site 10", "site 11"],
+        ["-3", "2", "10"],
+    ],
+)
+def test_months_are_ordered_by_time_and_digits_by_value(names):
+    """The order is that of the dates from which pandas wrote the names."""
+    frame = pandas.DataFrame({"y": Y[:600], "p": FLAGGED[:600].astype(int), "g": np.resize(names[::-1], 600)})
+    result = imbtorch.report(frame, target="y", preds="p", group="g", measures=["accuracy"])
+    assert list(result.group_names) == list(result.table(sort="name")["group"]) == names
+    accuracy = [row["accuracy"] for row in result.table()["group"].values()]
+    assert accuracy == sorted(accuracy)  # the worst first
+
+
+def test_the_row_of_a_group_holds_its_alarms():
+    """Alarms and their share are those that pandas counts."""
+    frame = pandas.DataFrame({"y": Y, "p": FLAGGED.astype(int), "g": np.resize(["a", "b", "c"], len(Y))})
+    rows = imbtorch.report(frame, target="y", preds="p", group="g").table()["group"]
+    of_pandas = frame.groupby("g")["p"].agg(["sum", "mean"])
+    for name, row in rows.items():
+        assert row["alarms"] == of_pandas["sum"][name]
+        assert row["alerts"] == pytest.approx(of_pandas["mean"][name])
+
+
+def test_the_command_sorts_groups_by_name(tmp_path, capsys):
+    pytest.importorskip("duckdb", reason="needs imbtorch[files]")
+    *_, (_, path) = sources(tmp_path)
+    words = ["report", path, "--target", "y", "--preds", "p", "--group", "g", "--measures", "accuracy"]
+    assert command_line.main([*words, "--sort", "name", "--csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[1] for line in lines if line.startswith("group,")] == SITES
