@@ -59,7 +59,7 @@ MOST_IN_TABLE = 20  # and a table, for which one waits
 
 @dataclass(frozen=True)
 class Origin:
-    """What saved predictions tell a sweep of them, and a metric does not know.
+    """Facts of saved predictions that a sweep of them shows, and a metric does not know.
 
     Attributes:
         positive: name of the positive one of two classes.

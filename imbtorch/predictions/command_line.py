@@ -62,7 +62,7 @@ def _of_notice(record: logging.LogRecord) -> bool:
 def _report(options: argparse.Namespace) -> tuple[int, str]:
     """Report the predictions of files."""
     data = _predictions(options, options.file, "group", "weight", "frequency", *OF_TARGETS)
-    names = ("scores", "logits", "prevalence", "measures", "intervals")
+    names = ("scores", "logits", "prevalence", "measures", "intervals", "id")
     threshold, more = _threshold(options.threshold), {name: getattr(options, name) for name in names}
     return _finished(options, data.report(options.preds, threshold=threshold, **more))
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -269,9 +269,7 @@ class Relation(Source):
             place = places([*names.values(), *keys, *telling])
             cells = [f"{place[name]} AS {quoted(role)}" for role, name in names.items()]
             shown = [KEY.format(place[key]) for key in (*keys, *telling)]
-            if by_id and len(keys) > 1:
-                whole = f"to_json([{', '.join(shown)}])::VARCHAR"
-                shown = [f"CASE WHEN {' || '.join(shown)} IS NOT NULL THEN {whole} END"]
+            shown = [key_of([place[key] for key in keys])] if by_id else shown
             cells += [f"{each} AS key{at}" for at, each in enumerate(shown)]
             return source._select(list(place)).project(", ".join(cells))
 
@@ -293,6 +291,13 @@ class Relation(Source):
             orders |= {role: new.orders(name) for role, name in second.items()}
             joined = query(f"SELECT {', '.join(cells)} FROM {both}")
             return Relation(joined, connection=self.connection, row=row, ordered=orders)
+
+    def check_ids(self, keys: Sequence[str]) -> None:
+        """Raise for rows with the same ids."""
+        self.verify(keys)
+        with self._explained():
+            ids = self._select(keys).project(f"{key_of(list(places(keys).values()))} AS key0")
+            _check_differ(partial(ids.query, "imbtorch_ids"), "the source", "imbtorch_ids", ", ".join(keys))
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -359,13 +364,25 @@ def _check_ids(query: Callable[[str], Any], name: str) -> None:
     """Raise for ids that occur twice in the old or new source, and those of only one of them."""
     tables = {"old": "imbtorch_old", "new": "imbtorch_new"}
     for called, table in tables.items():
-        twice = query(f"SELECT key0 FROM {table} GROUP BY key0 HAVING count(key0) > 1 LIMIT 1").fetchall()
-        if twice:
-            raise ValueError(f"{called} has several rows with {name} {twice[0][0]!r}; ids must differ")
+        _check_differ(query, called, table, name)
     for there, called in (("old", "new"), ("new", "old")):
         only = query(f"SELECT key0 FROM {tables[there]} ANTI JOIN {tables[called]} USING (key0)").fetchall()
         if only:
             raise ValueError(f"{called} has no row with {name} {only[0][0]!r} ({len(only)} are missing)")
+
+
+def _check_differ(query: Callable[[str], Any], called: str, table: str, name: str) -> None:
+    """Raise for ids that occur twice in a source."""
+    twice = query(f"SELECT key0 FROM {table} GROUP BY key0 HAVING count(key0) > 1 LIMIT 1").fetchall()
+    if twice:
+        raise ValueError(f"{called} has several rows with {name} {twice[0][0]!r}; ids must differ")
+
+
+def key_of(cells: Sequence[str]) -> str:
+    """Return the id of a row, which one or several cells make, as SQL; null if one of them is missing."""
+    shown = list(map(KEY.format, cells))
+    whole = f"to_json([{', '.join(shown)}])::VARCHAR"
+    return shown[0] if len(shown) == 1 else f"CASE WHEN {' || '.join(shown)} IS NOT NULL THEN {whole} END"
 
 
 def _cause(text: str) -> str:

@@ -136,6 +136,9 @@ def _parser() -> Parser:
         "--threshold", metavar="T", help="score above which 1 is predicted, or the JSON file of a point; default .5"
     )
     one.add_argument("--logits", action="store_true", help="scores are logits, not probabilities")
+    one.add_argument(
+        "--id", type=names_in, metavar="COLUMNS", help="columns that tell rows apart; none may occur twice"
+    )
     one.add_argument("--group", metavar="COLUMN", help="column of sites or the like: values of each, and of the worst")
     _add_prevalence(one)
     one.add_argument(

@@ -31,7 +31,7 @@ from imbtorch.deciding.sweep_result import Origin, SweepResult
 from imbtorch.deciding.sweep_settings import Also, SweepSettings
 from imbtorch.intervals.intervals import check_level
 from imbtorch.measures.named import Measured
-from imbtorch.predictions.compare import Pairing, paired
+from imbtorch.predictions.compare import Pairing, check_ids, paired
 from imbtorch.predictions.estimates import Estimate, Of, estimate_of
 from imbtorch.predictions.label_bounds import Aim
 from imbtorch.predictions.labels import DRAWN, POSITION, UNFIT, LabelPlan, Pool, Read, open_plan, planned, pool_of
@@ -194,6 +194,7 @@ class Predictions:
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
         intervals: bool | str | Sequence[str] = False,
         class_groups: Mapping[str, Sequence[Any]] | None = None,
+        id: str | Sequence[str] | None = None,
     ) -> ReportResult:
         """Report predicted classes or scores, as :class:`imbtorch.ImbalanceReport` reports those of a training.
 
@@ -214,6 +215,7 @@ class Predictions:
                 patterns such as ``"recall/*"``; False by default.
             class_groups: name -> classes, such as :func:`~imbtorch.shot_groups`, whose mean recall and precision are
                 added.
+            id: column, or several, that tell rows apart: two rows with the same id are an error.
 
         Returns:
             :class:`imbtorch.ReportResult`, as ``ImbalanceReport.result()``: print its ``table()``.
@@ -231,6 +233,8 @@ class Predictions:
                 f"{samples.columns[-1]!r}"
             )
         with reading(samples.given.source):
+            if id is not None:
+                check_ids(None if self._source is None else samples.given.source, id)
             return report_of(samples, samples.placed(at), prevalence, measures, intervals, class_groups)
 
     def label_plan(
@@ -628,6 +632,7 @@ def report(
     measures: Mapping[str, Measured] | Sequence[str] | None = None,
     intervals: bool | str | Sequence[str] = False,
     class_groups: Mapping[str, Sequence[Any]] | None = None,
+    id: str | Sequence[str] | None = None,
     **arguments: Unpack[Reading],
 ) -> ReportResult:
     """Report saved predictions in one call: ``Predictions(source, target=..., ...).report(preds, ...)``.
@@ -637,7 +642,7 @@ def report(
     Args:
         source: frame, mapping of columns, lazy frame, or files; None if the arguments hold the values.
         target: true classes; of several labels columns of 0 and 1, ``[N, L]`` or label -> ``[N]``.
-        preds: predicted classes, as for :meth:`Predictions.report`, like all arguments up to ``class_groups``.
+        preds: predicted classes, as for :meth:`Predictions.report`, like all arguments up to ``id``.
         scores: scores of the positive class, or of all classes.
         threshold: score strictly above which 1 is predicted, or an operating point.
         logits: whether scores are logits.
@@ -645,6 +650,7 @@ def report(
         measures: measures over all classes.
         intervals: True for the 95% intervals of all measures, ``"*"`` for those of all values, or names and patterns.
         class_groups: name -> classes whose mean recall and precision are added.
+        id: column, or several, that tell rows apart: two rows with the same id are an error.
         class_names, positive, task, group, cluster, weight, frequency, ignore, missing: as for :class:`Predictions`.
         no_answer, encoding, decimal, head: as for :class:`Predictions`.
 
@@ -669,4 +675,5 @@ def report(
         measures=measures,
         intervals=intervals,
         class_groups=class_groups,
+        id=id,
     )

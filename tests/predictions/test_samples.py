@@ -136,3 +136,27 @@ def test_the_command_sorts_groups_by_name(tmp_path, capsys):
     assert command_line.main([*words, "--sort", "name", "--csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(",")[1] for line in lines if line.startswith("group,")] == SITES
+
+
+@pytest.mark.parametrize("kind", ["csv", "pandas", "mapping"])
+def test_a_report_finds_rows_with_the_same_id(kind, tmp_path, capsys):
+    """As `compare` does: 1 and 1.0 are one id, and two columns tell rows apart together."""
+    duckdb = pytest.importorskip("duckdb", reason="needs imbtorch[files]")
+    frame = pandas.DataFrame({"y": Y[:60], "p": FLAGGED[:60].astype(int), "key": range(60), "part": 0})
+    twice = pandas.concat([frame, frame.iloc[[7]]])
+    path = tmp_path / "a.csv"
+    for each, good in ((frame, True), (twice, False), (twice.assign(part=range(61)), "both")):
+        each.to_csv(path, index=False)
+        source = {"csv": str(path), "pandas": each, "mapping": {name: each[name] for name in each}}[kind]
+        if good is not True:
+            with pytest.raises(ValueError, match="the source has several rows with key '7'; ids must differ"):
+                imbtorch.report(source, target="y", preds="p", id="key")
+            assert command_line.main(["report", str(path), "--target", "y", "--preds", "p", "--id", "key"]) == 2
+            assert "several rows with key" in capsys.readouterr().err
+        if good:
+            assert imbtorch.report(source, target="y", preds="p", id=["key", "part"]).counts.sum() == len(each)
+    with pytest.raises(ValueError, match="id= is for sources of columns"):
+        imbtorch.report(target=[0, 1], preds=[0, 1], id="key")
+    relation = duckdb.sql("SELECT 0 AS y, 1 AS p, 5 AS key UNION ALL SELECT 1, 1, 5")
+    with pytest.raises(ValueError, match="several rows with key '5'"):
+        imbtorch.report(relation, target="y", preds="p", id="key")
