@@ -59,6 +59,7 @@ SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": 
 FIRST, MOST_TELLING = 1000, 5  # rows that are looked at for columns that tell rows apart, and number of these columns
 MOST_HELD = 20  # columns of a frame that are looked at
 ROW = "'row ' || (row_number() OVER () - 1)"  # SQL
+LINE_END = "\r\n|\r|\n"
 HEAD, HEAD_LINES = 1_000_000, 100  # bytes and lines in which the head of a file must end
 CHECKSUM = re.compile(rb"(?:\x15[\x80-\xff]*[\x00-\x7f]){4}")  # fourth number of a page of Parquet, by Thrift
 KEY = r"regexp_replace(trim(CAST({0} AS VARCHAR)), '^([+-]?[0-9]+)\.0*$', '\1')"  # SQL of an id; 1.0 is 1
@@ -587,7 +588,7 @@ class Files(Relation):
             kind = "json" if text.lstrip("\ufeff \r\n").startswith(("{", "[")) else "csv"
         if kind == "json":
             return self._json(path, text, found)
-        return self._csv(path, re.split("\r\n|\r|\n", text.removeprefix("\ufeff"))[:HEAD_LINES], found)
+        return self._csv(path, text.removeprefix("\ufeff"), found)
 
     def _beginning(self, path: str, packed: str | None) -> str:
         """Return the first lines of a file of text; cells that nobody names may be in another encoding."""
@@ -628,6 +629,14 @@ class Files(Relation):
         array, keys = text.lstrip().startswith("["), dict[str, Any]()
         for row in _objects(path, text, array):
             keys |= {key: each for key, each in row.items() if keys.get(key) is None}
+        form = "array" if array else "newline_delimited"
+        options = f", format='{form}', compression='{packed or 'none'}', maximum_object_size=67108864"
+        for name in sorted(self._wanted.difference(keys) if keys else ()):  # which later rows may hold
+            at = _pointer(name)
+            found = f"FROM read_json_objects([{_name(path)}]{options}) WHERE (json->>{at}) IS NOT NULL LIMIT 1"
+            with self._explained():
+                rows = self.connection.sql(f"SELECT json->{at} {found}").fetchall()
+            keys.update((name, json.loads(row)) for (row,) in rows)
         if not keys:
             raise ValueError(f'{path} holds no objects; write an object in each line, such as {{"label": 1}}')
         cells, lists = [], set()
@@ -641,13 +650,12 @@ class Files(Relation):
             cells.append(
                 f"CASE WHEN {quoted(key)} IS NOT NULL THEN error({literal(text)})::DOUBLE[] END" if odd else quoted(key)
             )
-        form, head = "array" if array else "newline_delimited", tuple(keys)
-        options = f", format='{form}', compression='{packed or 'none'}', maximum_object_size=67108864"
         options += ", hive_partitioning=false"
-        return Reader("json", options, head, tuple(cells), packed, frozenset(lists))
+        return Reader("json", options, tuple(keys), tuple(cells), packed, frozenset(lists))
 
-    def _csv(self, path: str, lines: list[str], packed: str | None) -> Reader:
+    def _csv(self, path: str, text: str, packed: str | None) -> Reader:
         """Find the head of a CSV file, its separator, and the lines before it."""
+        lines = re.split(LINE_END, text)[:HEAD_LINES]
         stated = re.fullmatch(r'"?sep=(.)"?', lines[0])  # Excel's
         skip, signs = (1, [stated[1]]) if stated else (0, list(SEPARATORS)[:-1])
         while True:
@@ -658,6 +666,10 @@ class Files(Relation):
             if not comment or skip + 1 >= len(lines):
                 break
             skip += 1
+        if len({*re.findall(LINE_END, text)[skip : skip + height]}) > 1:
+            raise ValueError(
+                f"the head of {path} holds a line break that is not the one between rows; write each name in one line"
+            )
         if not self._head:
             named = list(map(str, range(len(head))))
         elif not any(lines[skip + height :]):
@@ -674,7 +686,27 @@ class Files(Relation):
             f"null_padding=false, compression='{packed or 'none'}', encoding={literal(self._encoding)}, "
             "hive_partitioning=false"
         )
+        with open(path, "rb") as file:
+            quotes = sign == "\t" and (packed or any(b'"' in part for part in iter(partial(file.read, HEAD), b"")))
+        if quotes:
+            self._check_quotes(path, options, len(head), skip + height)
         return Reader("csv", options, tuple(named), tuple(cells), packed)
+
+    def _check_quotes(self, path: str, options: str, width: int, before: int) -> None:
+        """Raise for a quote that opens a cell in which whole rows lie, in a file that does not quote cells."""
+        many = "length({0}) - length(replace({0}, chr({1}), ''))"
+        tests = [
+            f"contains({cell}, chr(10)) AND {many.format(cell, 9)} = {width - 1} * ({many.format(cell, 10)})"
+            for cell in (f"c{at}" for at in range(width))
+        ]
+        rows, found = f"SELECT row_number() OVER () AS n, * FROM read_csv([{_name(path)}]{options})", None
+        with suppress(duckdb().Error):  # of cells that nobody names; those that are read are told
+            found = self.connection.sql(f"SELECT min(n) FROM ({rows}) WHERE {' OR '.join(tests)}").fetchall()[0][0]
+        if found is not None:
+            raise ValueError(
+                f"{path}, line {before + found}: a quote opens a cell that ends in a later row, so that rows are lost; "
+                "take such quotes out, or write cells with quotes in them quoted, as pandas' to_csv(sep='\\t') does"
+            )
 
 
 def _parquet_file(path: str, **options: Any) -> Any:

@@ -1,13 +1,14 @@
 """What samples of two classes show against their values (`samples.py`): confidences, and labels of alarms alone."""
 
 import numpy as np
-import pandas
 import pytest
 import scipy.stats
 from rooms import command_line
 
 import imbtorch
 from imbtorch import Predictions
+
+pandas = pytest.importorskip("pandas", reason="needs pandas")
 
 RNG = np.random.default_rng(3)
 Y = (RNG.random(3000) < 0.1).astype(int)
