@@ -413,17 +413,19 @@ def _order(classes: Classes, present: list[Any]) -> tuple[list[Any], list[str]]:
     return present, list(map(str, present))
 
 
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts digits by value; int takes no more than some thousands."""
+    texts = [part.lstrip("0") if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+    return [(len(part) * part.isdecimal(), part) for part in texts]
+
+
 def _check_texts(names: Sequence[str], by_place: bool) -> list[str]:
     """Raise if columns have no names and no natural order; note texts that differ only in how they are written."""
-    parts = {}
-    for name in names:  # digits by value: int takes no more than some thousands
-        texts = [part.lstrip("0") if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
-        parts[name] = [(len(part) * part.isdecimal(), part) for part in texts]
-    natural = sorted(names, key=parts.__getitem__)
-    if by_place and natural != names:
+    by_value = sorted(names, key=natural)
+    if by_place and by_value != names:
         text = f"the columns of scores have no names, and the classes sort as {first_names(names)}, not as "
         remedy = "name the columns (a frame or mapping), or the classes by class_names=[...]"
-        raise ValueError(f"{text}{first_names(natural)}; {remedy}")
+        raise ValueError(f"{text}{first_names(by_value)}; {remedy}")
     forms, notes = dict[Any, str](), list[str]()
     for name in names:
         cell = read_cell(name)

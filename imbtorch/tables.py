@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 WIDTH = 100  # characters of a printed line
 NAME = 40  # characters of the name of a row in a table that is wider
-COUNTS = ("support", "predicted", "positives")  # columns that count samples, or sum their weights
+COUNTS = ("support", "predicted", "positives", "alarms")  # columns that count samples, or sum their weights
 SMALL = ("alerts", "score", "share")  # columns of probabilities that may be tiny, printed with three significant digits
 
 
@@ -118,7 +118,7 @@ class Table:
         """Write :meth:`to_rows` as CSV; a value that is nan or missing is an empty cell.
 
         Text that begins with =, +, - or @ and is no number gets an apostrophe in front, since a spreadsheet would
-        evaluate it as a formula.
+        evaluate it as a formula. Control characters but tabs and line breaks are escaped.
 
         Args:
             to: path of a file, which is replaced, or an open text file (opened with ``newline=""``).
@@ -276,9 +276,9 @@ MARKDOWN = re.compile(  # what Markdown takes for a mark, also of links; interva
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def printable(text: str) -> str:
-    """Return a text with escapes in place of control characters and those that turn the direction of text."""
-    return CONTROL.sub(lambda sign: sign[0].encode("unicode_escape").decode(), text)
+def printable(text: str, but: str = "") -> str:
+    """Return a text with escapes for control characters, ``but`` some, and those that turn the direction of text."""
+    return CONTROL.sub(lambda sign: sign[0] if sign[0] in but else sign[0].encode("unicode_escape").decode(), text)
 
 
 LATEX = re.compile(r"[\\{}$&#%_^~]")  # what LaTeX takes for a command
@@ -295,13 +295,14 @@ def _marked(text: str) -> str:
     return MARKDOWN.sub(r"\\\1", printable(text))
 
 
-FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # beginnings of text that spreadsheets evaluate
+FORMULAS = ("=", "+", "-", "@", "\t", "\n")  # beginnings of text that spreadsheets evaluate
 
 
 def _cell_of_csv(value: Any) -> Any:
     """Return a value as a cell of CSV, which no spreadsheet takes for a formula."""
     if value is None or value != value:
         return ""
+    value = printable(value, "\t\n") if isinstance(value, str) else value
     if not isinstance(value, str) or not value.startswith(FORMULAS):
         return value
     try:

@@ -228,16 +228,19 @@ def test_no_name_acts_on_a_terminal_or_turns_the_direction_of_text():
         assert name in tables([name]).to_markdown()
 
 
-def test_csv_and_json_return_names_as_they_were(tmp_path):
+def test_json_returns_names_as_they_were_and_csv_escapes_what_acts(tmp_path):
+    """In CSV, which terminals and spreadsheets show too, only tabs and line feeds stay as they are."""
     names = [f"a{sign}b" for sign in SIGNS if sign != "\0"] + ["a\r\nb", "a\n\nb", 'a"b', "a,b", *KEPT]
     tables(names).to_csv(tmp_path / "t.csv")
     tables(names).to_csv(text := io.StringIO(newline=""))
     assert (tmp_path / "t.csv").read_bytes().decode() == text.getvalue()
     with open(tmp_path / "t.csv", newline="", encoding="utf-8") as file:
-        assert [row[1] for row in csv.reader(file) if row[0] == "class"] == names
+        found = [row[1] for row in csv.reader(file) if row[0] == "class"]
+    signs = {ord(sign): sign.encode("unicode_escape").decode() for sign in SIGNS if sign not in "\t\n"}
+    assert found == [name.translate(signs | {ord("\r"): r"\r"}) for name in names]
     tables(["\r=1+1", "\n=1+1"]).to_csv(text := io.StringIO(newline=""))
     rows = list(csv.reader(io.StringIO(text.getvalue(), newline="")))
-    assert [row[1] for row in rows[1:3]] == ["'\r=1+1", "'\n=1+1"]
+    assert [row[1] for row in rows[1:3]] == [r"\r=1+1", "'\n=1+1"]
     report = ImbalanceReport("multiclass", class_names=names)
     report.update(torch.arange(len(names)), torch.arange(len(names)))
     report.compute()

@@ -75,6 +75,8 @@ class OperatingPoint:
     correct: Callable[[], Interval] | None = field(default=None, repr=False)
     _advice = staticmethod(str)  # text about the rule of the sweep, which DecidingSweep replaces
     class_axis = 0  # that of the rule
+    weighted = False  # whether values and counts are of the weight of samples, not of their number
+    scores = ""  # column of the scores that chose it, of saved predictions
 
     @cached_property
     def corrected(self) -> Interval | None:
@@ -92,6 +94,7 @@ class OperatingPoint:
         data |= {name: getattr(self, name) for name in PLAIN}
         data |= {"limits": dict(self.limits), "holds": dict(self.holds), "counts": self.counts.tolist()}
         data |= {"costs": dict(self.costs)} if self.costs else {}  # which 0.7 knows not
+        data |= {"weighted": self.weighted, "scores": self.scores}
         data["corrected"] = found and {name: float(getattr(found, name)) for name in ENDS} | {"method": found.method}
         data = as_json(data)
         replace_file(path, json.dumps(data | {"sha256": digest_of(data)}, indent=1, allow_nan=False).encode())
@@ -137,6 +140,7 @@ class OperatingPoint:
         flags = {0.0: ", which flags nobody", 1.0: ", which flags everybody"}.get(self.alerts, "")
         held = "".join(f"; limit of {name} holds with probability {chance:.2f}" for name, chance in self.holds.items())
         sure = f"; {self._promise}" if self._promise else ""
+        sure += "; weighted, so that all are shares of the weight, not of the rows" * self.weighted
         values = f"value {self.value:.3f}, recall {self.recall:.3f}, precision {self.precision:.3f}"
         values = values if bool(self.counts[1].any()) else "value, recall and precision undefined without positives"
         return wrapped(
@@ -176,13 +180,15 @@ FORM = {
         "limits": {str: float},
         "holds": {str: NUMBER},
         "corrected": (INTERVAL, None),
+        "weighted": bool,
+        "scores": str,
     },
 }
 
 
 def point_of(data: Mapping[str, Any]) -> OperatingPoint:
     """Make an operating point of the contents of a file; raise for those that no point has."""
-    data = {"costs": {}, **data}
+    data = {"costs": {}, "weighted": False, "scores": "", **data}  # files of 0.7 do not say
     counts = torch.tensor(data["counts"]) if fits(data, FORM) else torch.empty(0)
     if counts.shape != (2, 2) or bool((counts < 0).any()) or not 0 <= data["threshold"] <= 1:
         raise ValueError("a point has a threshold in [0, 1], counts [2, 2], and its values")
@@ -194,9 +200,8 @@ def point_of(data: Mapping[str, Any]) -> OperatingPoint:
     if odds is not None and abs(torch.tensor(odds, dtype=torch.double).sigmoid() - plain["threshold"]) > 1e-6:
         raise ValueError("log_odds are not those of the threshold")
     holds = {name: as_number(each) for name, each in data["holds"].items()}
-    limits, costs = dict(data["limits"]), dict(data["costs"])
-    point = OperatingPoint(**plain, counts=counts, holds=holds, limits=limits)
-    vars(point)["costs"] = costs
+    point = OperatingPoint(**plain, counts=counts, holds=holds, limits=dict(data["limits"]))
+    vars(point).update(costs=dict(data["costs"]), weighted=data["weighted"], scores=data["scores"])
     if (given := data["corrected"]) is not None:
         low, high, middle = (torch.tensor(as_number(given[k]), dtype=torch.double) for k in ("low", "high", "estimate"))
         vars(point)["corrected"] = Interval(middle, low, high, given["level"], given["method"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
@@ -56,7 +56,25 @@ RESAMPLES = 400
 DRAWS = 10_000  # draws, or resamples of buckets, for the interval of the value
 MOST_DRAWN = 10  # most labels or classes in one picture
 MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals of their values
+WEIGHTED = "weighted: positives, alerts and values are of the weight of samples, not of their number"
 MOST_IN_TABLE = 20  # and a table, for which one waits
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Facts of saved predictions that a sweep of them shows, and a metric does not know.
+
+    Attributes:
+        positive: name of the positive one of two classes.
+        scores: column of the scores of each label or class; empty without names.
+        problems: what speaks against the values, kind -> text.
+        notes: further lines of the table.
+    """
+
+    positive: str = "1"
+    scores: tuple[str, ...] = ()
+    problems: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,6 +102,7 @@ class SweepResult(Result):
     _buckets: Tensor | None  # histogram of each bucket of clusters, ``[M, ...]``
     _several: bool  # whether samples came with the ids of clusters or with several positions
     _hidden: Hidden = NOTHING
+    _origin: Origin = Origin()
 
     @property
     def _all_counts(self) -> Tensor:
@@ -95,7 +114,7 @@ class SweepResult(Result):
 
     @property
     def _finders(self) -> tuple[Finder, ...]:
-        return OF_THRESHOLDS
+        return (*OF_THRESHOLDS, *((kind, lambda _, text=text: text) for kind, text in self._origin.problems.items()))
 
     @property
     def logits(self) -> bool:
@@ -518,7 +537,8 @@ class SweepResult(Result):
             {name: limit.bound for name, limit in settings.limits.items()},
             correct=None if settings.counting.weighted or alone else partial(own._corrected, index),
         )
-        vars(point)["class_axis"] = self.class_axis
+        scores = self._origin.scores[index] if self._origin.scores else ""
+        vars(point).update(class_axis=self.class_axis, weighted=settings.counting.weighted, scores=scores)
         if settings.costs is not None:
             vars(point)["costs"] = prices(settings.costs, at.double(), half)
         if point.alerts in (0, 1):
@@ -644,7 +664,7 @@ class SweepResult(Result):
         """
         self._check_measure()
         task = self._settings.counting.task
-        names = ("1",) if task == "binary" else self._settings.class_names
+        names = (self._origin.positive,) if task == "binary" else self._settings.class_names
         columns = {
             "positives": self._histogram[..., 1, :].sum(-1).reshape(-1).tolist(),
             "threshold": self._values_of("threshold").tolist(),
@@ -666,8 +686,10 @@ class SweepResult(Result):
         texts = map(threshold_text, columns["threshold"], self._chosen.log_odds.reshape(-1).tolist())
         rounded = [f"{name}: {text}" for name, text in zip(names, texts, strict=True) if "logit" in text]
         notes += (f"probabilities that are rounded: {first_names(rounded)}",) if rounded else ()
+        notes += (WEIGHTED,) * self._settings.counting.weighted
         kind = "label" if task == "multilabel" else "class"
-        return Table({kind: rows}, (*notes, *self.problems.values()), digits=digits)
+        notes += (*self._origin.notes, *self.problems.values())
+        return Table({kind: rows}, notes, digits=digits)
 
     def plot(self, kind: Curve | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.

@@ -63,7 +63,7 @@ def _of_notice(record: logging.LogRecord) -> bool:
 def _report(options: argparse.Namespace) -> tuple[int, str]:
     """Report the predictions of files."""
     data = _predictions(options, options.file, "group", "weight", "frequency", *OF_TARGETS)
-    names = ("scores", "logits", "prevalence", "measures", "intervals")
+    names = ("scores", "logits", "prevalence", "measures", "intervals", "id")
     threshold, more = _threshold(options.threshold), {name: getattr(options, name) for name in names}
     return _finished(options, data.report(options.preds, threshold=threshold, **more))
 
@@ -80,7 +80,8 @@ def _finished(options: argparse.Namespace, result: ReportResult | Estimate) -> t
     """Write a result where asked, and return what is printed."""
     if options.json is not None:
         result.to_json(options.json)
-    return 0, _printed(result.table(), options.form, result.signature)
+    table = result.table(options.sort) if isinstance(result, ReportResult) else result.table()
+    return 0, _printed(table, options.form, result.signature)
 
 
 def _threshold(text: str | None) -> Any:

@@ -81,7 +81,7 @@ def paired(
         wanted = {role: single(source, role, name) for role, name in named.items() if name is not None}
         if wanted["old"] != wanted["new"]:
             raise ValueError("old and new must name the same column of a long source, whose models are in model=")
-        ids = _ids(how, source)
+        ids = _ids(how.id, source)
         check_roles(
             [*((role, name) for role, name in wanted.items() if role != "new"), *(("id", name) for name in ids)]
         )
@@ -273,9 +273,19 @@ def _relation(source: Source, like: Source | None, wanted: Sequence[str], more: 
     return source if getattr(source, "connection", None) else in_memory(source, wanted, like, more)
 
 
-def _ids(how: Pairing, source: Source) -> list[str]:
+def check_ids(source: Source | None, id: Any) -> None:
+    """Raise unless some columns together tell the rows of a source apart."""
+    if source is None or isinstance(source, Engine):
+        kind = "columns" if source is None else "files and frames; collect the lazy frame"
+        raise ValueError(f"id= is for sources of {kind}, in which rows that occur twice are found")
+    keys = _ids(id, source)
+    found: Any = source if hasattr(source, "check_ids") else _relation(source, None, keys, ())
+    found.check_ids(keys)
+
+
+def _ids(id: Any, source: Source) -> list[str]:
     """Return the columns whose values together pair the rows."""
-    names = how.id if isinstance(how.id, (list, tuple)) else [how.id]
+    names = id if isinstance(id, (list, tuple)) else [id]
     return [single(source, "id", name) for name in names if name is not None]
 
 
@@ -296,7 +306,7 @@ def _joined(
     if how.id is None:
         keys = [] if how.by_row else [name for name in old.names if _is_id(name) and name in new.names]
     else:
-        keys = list(dict.fromkeys([*_ids(how, old), *_ids(how, new)]))
+        keys = list(dict.fromkeys([*_ids(how.id, old), *_ids(how.id, new)]))
         LOG.warning("imbtorch: pairing rows by %r keeps all ids in memory, about %d bytes a row", how.id, BYTES)
     ids = [("id", name) for name in keys] if how.id is not None else []
     check_roles([*first.items(), *ids])

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,6 +60,7 @@ SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": 
 FIRST, MOST_TELLING = 1000, 5  # rows that are looked at for columns that tell rows apart, and number of these columns
 MOST_HELD = 20  # columns of a frame that are looked at
 ROW = "'row ' || (row_number() OVER () - 1)"  # SQL
+LINE_END = "\r\n|\r|\n"
 HEAD, HEAD_LINES = 1_000_000, 100  # bytes and lines in which the head of a file must end
 CHECKSUM = re.compile(rb"(?:\x15[\x80-\xff]*[\x00-\x7f]){4}")  # fourth number of a page of Parquet, by Thrift
 KEY = r"regexp_replace(trim(CAST({0} AS VARCHAR)), '^([+-]?[0-9]+)\.0*$', '\1')"  # SQL of an id; 1.0 is 1
@@ -271,9 +272,7 @@ class Relation(Source):
             place = places([*names.values(), *keys, *telling])
             cells = [f"{place[name]} AS {quoted(role)}" for role, name in names.items()]
             shown = [KEY.format(place[key]) for key in (*keys, *telling)]
-            if by_id and len(keys) > 1:
-                whole = f"to_json([{', '.join(shown)}])::VARCHAR"
-                shown = [f"CASE WHEN {' || '.join(shown)} IS NOT NULL THEN {whole} END"]
+            shown = [key_of([place[key] for key in keys])] if by_id else shown
             cells += [f"{each} AS key{at}" for at, each in enumerate(shown)]
             return source._select(list(place)).project(", ".join(cells))
 
@@ -295,6 +294,13 @@ class Relation(Source):
             orders |= {role: new.orders(name) for role, name in second.items()}
             joined = query(f"SELECT {', '.join(cells)} FROM {both}")
             return Relation(joined, connection=self.connection, row=row, ordered=orders)
+
+    def check_ids(self, keys: Sequence[str]) -> None:
+        """Raise for rows with the same ids."""
+        self.verify(keys)
+        with self._explained():
+            ids = self._select(keys).project(f"{key_of(list(places(keys).values()))} AS key0")
+            _check_differ(partial(ids.query, "imbtorch_ids"), "the source", "imbtorch_ids", ", ".join(keys))
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -361,13 +367,25 @@ def _check_ids(query: Callable[[str], Any], name: str) -> None:
     """Raise for ids that occur twice in the old or new source, and those of only one of them."""
     tables = {"old": "imbtorch_old", "new": "imbtorch_new"}
     for called, table in tables.items():
-        twice = query(f"SELECT key0 FROM {table} GROUP BY key0 HAVING count(key0) > 1 LIMIT 1").fetchall()
-        if twice:
-            raise ValueError(f"{called} has several rows with {name} {twice[0][0]!r}; ids must differ")
+        _check_differ(query, called, table, name)
     for there, called in (("old", "new"), ("new", "old")):
         only = query(f"SELECT key0 FROM {tables[there]} ANTI JOIN {tables[called]} USING (key0)").fetchall()
         if only:
             raise ValueError(f"{called} has no row with {name} {only[0][0]!r} ({len(only)} are missing)")
+
+
+def _check_differ(query: Callable[[str], Any], called: str, table: str, name: str) -> None:
+    """Raise for ids that occur twice in a source."""
+    twice = query(f"SELECT key0 FROM {table} GROUP BY key0 HAVING count(key0) > 1 LIMIT 1").fetchall()
+    if twice:
+        raise ValueError(f"{called} has several rows with {name} {twice[0][0]!r}; ids must differ")
+
+
+def key_of(cells: Sequence[str]) -> str:
+    """Return the id of a row, which one or several cells make, as SQL; null if one of them is missing."""
+    shown = list(map(KEY.format, cells))
+    whole = f"to_json([{', '.join(shown)}])::VARCHAR"
+    return shown[0] if len(shown) == 1 else f"CASE WHEN {' || '.join(shown)} IS NOT NULL THEN {whole} END"
 
 
 def _cause(text: str) -> str:
@@ -572,7 +590,7 @@ class Files(Relation):
             kind = "json" if text.lstrip("\ufeff \r\n").startswith(("{", "[")) else "csv"
         if kind == "json":
             return self._json(path, text, found)
-        return self._csv(path, re.split("\r\n|\r|\n", text.removeprefix("\ufeff"))[:HEAD_LINES], found)
+        return self._csv(path, text.removeprefix("\ufeff"), found)
 
     def _beginning(self, path: str, packed: str | None) -> str:
         """Return the first lines of a file of text; cells that nobody names may be in another encoding."""
@@ -613,6 +631,14 @@ class Files(Relation):
         array, keys = text.lstrip().startswith("["), dict[str, Any]()
         for row in _objects(path, text, array):
             keys |= {key: each for key, each in row.items() if keys.get(key) is None}
+        form = "array" if array else "newline_delimited"
+        options = f", format='{form}', compression='{packed or 'none'}', maximum_object_size=67108864"
+        for name in sorted(self._wanted.difference(keys) if keys else ()):  # which later rows may hold
+            at = _pointer(name)
+            found = f"FROM read_json_objects([{_name(path)}]{options}) WHERE (json->>{at}) IS NOT NULL LIMIT 1"
+            with self._explained():
+                rows = self.connection.sql(f"SELECT json->{at} {found}").fetchall()
+            keys.update((name, json.loads(row)) for (row,) in rows)
         if not keys:
             raise ValueError(f'{path} holds no objects; write an object in each line, such as {{"label": 1}}')
         cells, lists = [], set()
@@ -626,13 +652,12 @@ class Files(Relation):
             cells.append(
                 f"CASE WHEN {quoted(key)} IS NOT NULL THEN error({literal(text)})::DOUBLE[] END" if odd else quoted(key)
             )
-        form, head = "array" if array else "newline_delimited", tuple(keys)
-        options = f", format='{form}', compression='{packed or 'none'}', maximum_object_size=67108864"
         options += ", hive_partitioning=false"
-        return Reader("json", options, head, tuple(cells), packed, frozenset(lists))
+        return Reader("json", options, tuple(keys), tuple(cells), packed, frozenset(lists))
 
-    def _csv(self, path: str, lines: list[str], packed: str | None) -> Reader:
+    def _csv(self, path: str, text: str, packed: str | None) -> Reader:
         """Find the head of a CSV file, its separator, and the lines before it."""
+        lines = re.split(LINE_END, text)[:HEAD_LINES]
         stated = re.fullmatch(r'"?sep=(.)"?', lines[0])  # Excel's
         skip, signs = (1, [stated[1]]) if stated else (0, list(SEPARATORS)[:-1])
         while True:
@@ -643,6 +668,10 @@ class Files(Relation):
             if not comment or skip + 1 >= len(lines):
                 break
             skip += 1
+        if len({*re.findall(LINE_END, text)[skip : skip + height]}) > 1:
+            raise ValueError(
+                f"the head of {path} holds a line break that is not the one between rows; write each name in one line"
+            )
         if not self._head:
             named = list(map(str, range(len(head))))
         elif not any(lines[skip + height :]):
@@ -659,7 +688,27 @@ class Files(Relation):
             f"null_padding=false, compression='{packed or 'none'}', encoding={literal(self._encoding)}, "
             "hive_partitioning=false"
         )
+        with open(path, "rb") as file:
+            quotes = sign == "\t" and (packed or any(b'"' in part for part in iter(partial(file.read, HEAD), b"")))
+        if quotes:
+            self._check_quotes(path, options, len(head), skip + height)
         return Reader("csv", options, tuple(named), tuple(cells), packed)
+
+    def _check_quotes(self, path: str, options: str, width: int, before: int) -> None:
+        """Raise for a quote that opens a cell in which whole rows lie, in a file that does not quote cells."""
+        many = "length({0}) - length(replace({0}, chr({1}), ''))"
+        tests = [
+            f"contains({cell}, chr(10)) AND {many.format(cell, 9)} = {width - 1} * ({many.format(cell, 10)})"
+            for cell in (f"c{at}" for at in range(width))
+        ]
+        rows, found = f"SELECT row_number() OVER () AS n, * FROM read_csv([{_name(path)}]{options})", None
+        with suppress(duckdb().Error):  # of cells that nobody names; those that are read are told
+            found = self.connection.sql(f"SELECT min(n) FROM ({rows}) WHERE {' OR '.join(tests)}").fetchall()[0][0]
+        if found is not None:
+            raise ValueError(
+                f"{path}, line {before + found}: a quote opens a cell that ends in a later row, so that rows are lost; "
+                "take such quotes out, or write cells with quotes in them quoted, as pandas' to_csv(sep='\\t') does"
+            )
 
 
 def _parquet_file(path: str, **options: Any) -> Any:

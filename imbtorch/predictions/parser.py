@@ -101,7 +101,7 @@ class Parser(argparse.ArgumentParser):
 
 def parsed(given: Sequence[str]) -> argparse.Namespace:
     """Return the options; exit after help, the version, and an error, as argparse does."""
-    return _parser().parse_args(["--ignore=,--" if each == "--ignore=--" else each for each in given])  # loses a "--"
+    return _parser().parse_args([re.sub("^(--(?:ignore|no-answer|unclear)=)(--)$", r"\1\0\2", each) for each in given])
 
 
 def version() -> str:
@@ -136,6 +136,9 @@ def _parser() -> Parser:
         "--threshold", metavar="T", help="score above which 1 is predicted, or the JSON file of a point; default .5"
     )
     one.add_argument("--logits", action="store_true", help="scores are logits, not probabilities")
+    one.add_argument(
+        "--id", type=names_in, metavar="COLUMNS", help="columns that tell rows apart; none may occur twice"
+    )
     one.add_argument("--group", metavar="COLUMN", help="column of sites or the like: values of each, and of the worst")
     _add_prevalence(one)
     one.add_argument(
@@ -218,7 +221,7 @@ def _parser() -> Parser:
     pool.add_argument(
         "--measures", type=names_in, metavar="NAMES", help="measures, as in iam,mcc; the documentation lists all"
     )
-    pool.add_argument("--unclear", type=names_in, metavar="VALUES", help="labels that nobody could decide")
+    _add_values(pool, "--unclear", "label that nobody could decide")
     pool.add_argument("--of", choices=("pool", "population"), default="pool", help="what exact intervals are of")
     pool.add_argument("--level", type=share_in, default=0.95, help="least coverage of the intervals; by default .95")
     _add_output(pool, "the result, for open_result")
@@ -303,6 +306,10 @@ def _add_prevalence(command: argparse.ArgumentParser) -> None:
 def _add_output(command: argparse.ArgumentParser, what: str) -> None:
     """Add the options that say how a result is printed and written."""
     command.add_argument("--json", metavar="FILE", help=f"also write {what}")
+    if "merge" in what:
+        command.add_argument(
+            "--sort", metavar="COLUMN", help="sort classes, the worst first; name: groups by their names"
+        )
     form = command.add_mutually_exclusive_group()
     for name, text in (("markdown", "Markdown"), ("latex", "LaTeX"), ("csv", "CSV")):
         form.add_argument(f"--{name}", action="store_const", const=name, dest="form", help=f"print {text}")
@@ -323,11 +330,15 @@ def _add_pool(command: argparse.ArgumentParser, required: bool = True) -> None:
 def _add_reading(command: argparse.ArgumentParser) -> None:
     """Add the options that say how columns are read, and which rows are left out."""
     command.add_argument("--cluster", metavar="COLUMN", help="column of patients or the like, which intervals resample")
-    command.add_argument("--ignore", type=names_in, metavar="VALUES", help="targets to leave out, as in -100")
-    command.add_argument(
-        "--no-answer", type=names_in, metavar="VALUES", help="predictions that stand for no answer, as in INVALID"
-    )
+    _add_values(command, "--ignore", "target to leave out, as in -100")
+    _add_values(command, "--no-answer", "prediction that stands for no answer, as in INVALID")
     _add_columns(command)
+
+
+def _add_values(command: argparse.ArgumentParser, option: str, text: str) -> None:
+    """Add an option of values, which may hold commas: each value has an option of its own."""
+    of_each = f"{text}; several by several {option}"
+    command.add_argument(option, action="append", type=value_in, metavar="VALUE", help=of_each)
 
 
 def _add_columns(command: argparse.ArgumentParser) -> None:
@@ -343,6 +354,17 @@ def _add_columns(command: argparse.ArgumentParser) -> None:
     command.add_argument("--encoding", help="encoding of CSV files: utf-8, latin-1 or utf-16")
     command.add_argument("--decimal", default=".", metavar="SIGN", help="decimal sign of numbers, as in ,")
     command.add_argument("--no-head", action="store_true", help="the first row is no head; columns are 0, 1, ...")
+
+
+def value_in(text: str) -> str:
+    """Return a value as it is; :func:`parsed` marks "--", which argparse would lose."""
+    return text.removeprefix("\0")
+
+
+def pairs_in(text: str) -> dict[str, str]:
+    """Split names with numbers, such as ``ok=999,fraud=1``; a name may hold commas."""
+    pairs = [each.rpartition("=") for each in re.sub("(=[^=,]*),", "\\1\n", text).split("\n")]
+    return {name.strip(): number for name, _, number in pairs}
 
 
 def names_in(text: str) -> list[str]:
@@ -389,9 +411,8 @@ def plan_in(text: str) -> Any:
     """Return the numbers of rows behind names, such as ``0=19800,1=200``, or else the name of a file."""
     if os.path.exists(text) or "=" not in text:
         return text
-    pairs = [each.rpartition("=") for each in text.split(",")]
     try:
-        return {name.strip(): int(number) for name, _, number in pairs}
+        return {name: int(number) for name, number in pairs_in(text).items()}
     except ValueError as error:
         raise argparse.ArgumentTypeError(
             f"must be a file, or rows by class as in 0=19800,1=200, got {text!r}"
@@ -402,5 +423,5 @@ def shares_in(text: str) -> Any:
     """Convert numbers between commas to a list, or those behind names, such as ``ok=999,fraud=1``, to a dict."""
     if "=" not in text:
         return numbers_in(text)
-    names, numbers = zip(*(each.rpartition("=")[::2] for each in text.split(",")), strict=True)
-    return dict(zip((name.strip() for name in names), numbers_in(",".join(numbers)), strict=True))
+    pairs = pairs_in(text)
+    return dict(zip(pairs, numbers_in(",".join(pairs.values())), strict=True))

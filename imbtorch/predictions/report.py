@@ -134,7 +134,7 @@ def report_of(
     counting = readings.counting
     state = counting.zeros()
     curves = Curves(readings, samples.rows) if scored else None
-    for part in samples.parts():
+    for part in samples.parts(counting.threshold):
         batch = count_(counting, state, part)
         if curves is not None and len(part.target):
             curves.update(part, batch.scores)
@@ -148,7 +148,7 @@ def report_of(
         notes = answer_notes(samples, result)
     if scored and threshold is None and samples.task != "multiclass":
         notes.append(AT_HALF)
-    return with_values(result, rows, (*samples.notes, *notes))
+    return with_values(result, rows, (*samples.notes, *samples.problems.values(), *notes))
 
 
 def _readings_of(

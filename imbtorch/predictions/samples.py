@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
+from scipy import special
 
-from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, read_cell, typed, without_left_out
+from imbtorch.columns import (
+    IGNORED,
+    LEFT_OUT,
+    Array,
+    Classes,
+    Column,
+    Rules,
+    natural,
+    read_cell,
+    typed,
+    without_left_out,
+)
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.clusters import cluster_ids
 from imbtorch.predictions.parts import Part
-from imbtorch.predictions.scores import checked_scores
+from imbtorch.predictions.scores import are_above, checked_scores
 from imbtorch.predictions.sources import (
     SQUARES,
     Arrays,
@@ -32,6 +45,9 @@ from imbtorch.reports.texts import checked_names
 from imbtorch.suggestions import first_names
 
 MOST_GROUPS = 1000  # groups of samples
+MONTHS = "January February March April May June July August September October November December".lower().split()
+HIGH, ENOUGH = 0.75, 10  # score that few rows of class 0 have, and number of these rows that tells
+UNLIKE, SURELY = 1.5, 0.001  # ratio of two alert rates that is told, if chance makes one so rarely
 
 
 @dataclass(frozen=True)
@@ -137,6 +153,57 @@ def _same_labels(target: dict[str, str], preds: dict[str, str]) -> tuple[dict[st
     return target, preds
 
 
+@dataclass
+class Seen:
+    """Rows of two classes, counted by whether they have a label and are predicted positive, and their scores."""
+
+    samples: Samples
+    threshold: float | tuple[float, ...] | None  # of scores; of several labels one for each
+    rows: Array = field(default_factory=lambda: np.zeros((3, 2)))  # [no label, ignored, labelled] x [negative, alarm]
+    negatives: Array = field(default_factory=lambda: np.zeros(2))  # rows of class 0, and those with high scores
+    lowest: float = np.inf
+
+    def add(self, preds: Array, target: Array, ones: Array) -> None:
+        """Count samples, some of which may be left out."""
+        samples, alarms = self.samples, preds == 1
+        if samples.given.scored and preds.ndim == 1:
+            of_zero = preds[target == 0]
+            self.negatives += len(of_zero), (of_zero > HIGH).sum()
+            self.lowest = min(self.lowest, preds[target >= 0].min(initial=np.inf))
+        if samples.given.scored:
+            if not isinstance(self.threshold, float) or (preds.ndim > 1 and samples.logits):
+                return
+            alarms = are_above(preds if preds.ndim == 1 else preds[:, 1], self.threshold, samples.logits)
+        for at, some in enumerate((target == LEFT_OUT, target == IGNORED, target >= 0)):
+            some = some & (preds == preds if preds.ndim == 1 else True) & (samples.given.scored or preds >= 0)
+            self.rows[at] += ones[some & ~alarms].sum(), ones[some & alarms].sum()
+
+    def problems(self) -> dict[str, str]:
+        """Return what speaks against the values: confidences in place of scores, and labels of alarms alone."""
+        found, names, (number, high) = {}, self.samples.names, self.negatives
+        if number >= ENOUGH and high > number / 2 and self.lowest >= 0.5 and not self.samples.logits:
+            found["confidences"] = (
+                f"no score is below 0.5, and {high:g} of {number:g} rows of class {names[0]!r} have one above {HIGH}, "
+                f"as if they were confidences of the predicted class; pass scores of {names[1]!r}, which are 1 - "
+                f"confidence where {names[0]!r} is predicted"
+            )
+        missing, ignored, labelled = self.rows
+        lacking = missing + ignored if not labelled[0] else missing
+        pair = np.stack((labelled, lacking))
+        (one, other), sizes = pair[:, 1], pair.sum(1)
+        expected = np.outer(sizes, pair.sum(0)) / max(sizes.sum(), 1)
+        g_test = 2 * special.xlogy(pair, pair / np.where(expected > 0, expected, 1)).sum()
+        low, high = sorted((one * sizes[1], other * sizes[0]))
+        unlike = high > UNLIKE * low and special.chdtrc(1, g_test) < SURELY
+        if one and sizes.all() and ((not labelled[0] and lacking[0]) or unlike):
+            found["alarms"] = (
+                f"{one:,.10g} of {sizes[0]:,.10g} rows with a label are predicted {names[1]!r}, and {other:,.10g} of "
+                f"{sizes[1]:,.10g} without one: labels that follow the alarms leave recall, and all that depends on "
+                "it, unknown; imbtorch label (Predictions.label_plan) draws rows whose labels tell it"
+            )
+        return found
+
+
 @dataclass(frozen=True)
 class Samples:
     """Samples of a source, typed; :func:`samples_of` makes them."""
@@ -152,6 +219,7 @@ class Samples:
     classes: Classes | None  # of single-label samples
     grouped: Columns  # groups of equal samples, of predicted classes
     notes: list[str]  # what a reader of the results must know; parts() adds how many rows were left out
+    problems: dict[str, str] = field(default_factory=dict)  # what speaks against the values, which parts() finds
 
     @property
     def may_abstain(self) -> bool:
@@ -163,8 +231,12 @@ class Samples:
         """Target of the labels to leave out, in the parts; None without."""
         return IGNORED if self.given.labels and self.rules.marks else None
 
-    def parts(self) -> Iterator[Part]:
-        """Yield all samples, some at a time; raise for values that are no classes, scores or weights."""
+    def parts(self, threshold: float | tuple[float, ...] | None = None) -> Iterator[Part]:
+        """Yield all samples, some at a time; raise for values that are no classes, scores or weights.
+
+        Problems that need the alarms are found at a threshold of scores.
+        """
+        seen = Seen(self, threshold) if self.task == "binary" else None
         given, start, one_hot = self.given, 0, self.given.labels and self.rules.task is None
         left_out, unknown = np.zeros(2), 0  # rows without a value, and with a target to ignore; labels to ignore
         for columns, arrays in self._batches():
@@ -181,6 +253,8 @@ class Samples:
                 keep &= (preds >= 0).reshape(len(preds), -1).all(1)
             ignored = np.zeros(len(marked), dtype=bool) if given.labels else marked.any(1)
             ones = np.ones(len(keep)) if times is None else times
+            if seen is not None:
+                seen.add(preds, target, ones)
             left_out += ones[~keep & ~ignored].sum(), ones[ignored].sum()
             start += len(keep)
             if not keep.all():
@@ -196,6 +270,7 @@ class Samples:
             all_arrays = {"preds": preds, "target": target, **extra}
             tensors = {name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in all_arrays.items()}
             yield Part(tensors.pop("preds"), tensors.pop("target"), tensors)
+        self.problems.update({} if seen is None else seen.problems())
         for number, why in zip(left_out, ("a value is missing", "ignore names their target"), strict=True):
             self.notes.extend([f"rows left out because {why}: {number:,.10g}"] if number else [])
         self.notes.extend([f"labels left out of single rows because ignore names them: {unknown:,}"] if unknown else [])
@@ -403,7 +478,7 @@ def _name_of_group(value: Any, rules: Rules) -> str | None:
 
 
 def _names_of_groups(column: Column, rules: Rules) -> tuple[str, ...]:
-    """Return the names of groups of samples, sorted, integers by value."""
+    """Return the names of groups of samples, sorted: numbers in them by value, months by time."""
     names = [_name_of_group(each, rules) for each in column.levels]
     missing = [at for at, name in enumerate(names) if name is None and at in column.held]
     if missing and rules.missing == "raise":
@@ -414,5 +489,17 @@ def _names_of_groups(column: Column, rules: Rules) -> tuple[str, ...]:
     found = list(dict.fromkeys(name for name in names if name is not None))
     if len(found) > MOST_GROUPS:
         raise ValueError(f"{column.name} has {len(found):,} different values; group= is for sites and the like")
-    whole = all(read_cell(name).kind == "whole" for name in found)
-    return tuple(sorted(found, key=(lambda name: (float(name), name)) if whole else None))
+    for key in (lambda name: float(name) if read_cell(name).kind == "whole" else None, month_of):
+        keys: list[Any] = list(map(key, found))
+        if None not in keys:
+            return tuple(sorted(found, key=dict(zip(found, zip(keys, found, strict=True), strict=True)).__getitem__))
+    return tuple(sorted(found, key=natural))
+
+
+def month_of(name: str) -> tuple[int, int] | None:
+    """Return year and month of ``Jan 2026``, ``2026 January`` or ``1/2026``, a year of 0 without one; else None."""
+    if numbers := re.fullmatch(r"(0?[1-9]|1[0-2])[./-](\d{4})", name):
+        return int(numbers[2]), int(numbers[1])
+    found = re.fullmatch(r"(\d{4})?\W*([a-z]{3,9})\.?\W*(\d{4})?", name.lower())
+    place = [at for at, month in enumerate(MONTHS, 1) if found and found[2] in (month, month[:3])]
+    return (int(found[1] or found[3] or 0), place[0]) if found and place else None

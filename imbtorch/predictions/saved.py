@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from os import PathLike
 from typing import Any, TypedDict, TypeVar, get_args, overload
@@ -28,12 +28,12 @@ from imbtorch.counts import check_choice
 from imbtorch.deciding.adjustment_result import AdjustmentSettings, LogitAdjustmentResult, result_of_buckets
 from imbtorch.deciding.costs import Costs
 from imbtorch.deciding.points import OperatingPoint
-from imbtorch.deciding.sweep_result import SweepResult
+from imbtorch.deciding.sweep_result import Origin, SweepResult
 from imbtorch.deciding.sweep_settings import Also, SweepSettings
 from imbtorch.intervals.intervals import check_level
 from imbtorch.measures.named import Measured
 from imbtorch.measures.traits import short_name
-from imbtorch.predictions.compare import Pairing, paired
+from imbtorch.predictions.compare import Pairing, check_ids, paired
 from imbtorch.predictions.estimates import Estimate, Of, estimate_of
 from imbtorch.predictions.label_bounds import Aim
 from imbtorch.predictions.labels import DRAWN, POSITION, UNFIT, LabelPlan, Pool, Read, open_plan, planned, pool_of
@@ -69,6 +69,10 @@ class Reading(TypedDict, total=False):
 DEFAULTS: dict[str, Any] = dict.fromkeys(Reading.__annotations__)
 DEFAULTS |= {"missing": "raise", "no_answer": (), "decimal": ".", "head": True}
 ROLES = ("group", "cluster", "weight", "frequency")
+POOLED = (
+    "group= plays no part in thresholds: rows of all groups are pooled, and alerts= is a share of all of them; for a "
+    "budget within each group, such as each day, choose a threshold from its rows alone"
+)
 
 
 def spelled_out(function: F) -> F:
@@ -192,6 +196,7 @@ class Predictions:
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
         intervals: bool | str | Sequence[str] = False,
         class_groups: Mapping[str, Sequence[Any]] | None = None,
+        id: str | Sequence[str] | None = None,
     ) -> ReportResult:
         """Report predicted classes or scores, as :class:`imbtorch.ImbalanceReport` reports those of a training.
 
@@ -212,6 +217,7 @@ class Predictions:
                 patterns such as ``"recall/*"``; False by default.
             class_groups: name -> classes, such as :func:`~imbtorch.shot_groups`, whose mean recall and precision are
                 added.
+            id: column, or several, that tell rows apart: two rows with the same id are an error.
 
         Returns:
             :class:`imbtorch.ReportResult`, as ``ImbalanceReport.result()``: print its ``table()``.
@@ -222,7 +228,15 @@ class Predictions:
         """
         argument, predicted, at = _one_of(preds, scores, threshold, logits)
         samples = self._samples(argument, predicted, logits, ROLES)
+        chosen_for = threshold.scores if isinstance(threshold, OperatingPoint) else ""
+        if self._source is not None and chosen_for not in ("", *samples.columns):
+            samples.notes.append(
+                f"the threshold was chosen for the scores of column {chosen_for!r}, and these are of "
+                f"{samples.columns[-1]!r}"
+            )
         with reading(samples.given.source):
+            if id is not None:
+                check_ids(None if self._source is None else samples.given.source, id)
             result = report_of(samples, samples.placed(at), prevalence, measures, intervals, class_groups)
         counts = result.counts
         if isinstance(threshold, OperatingPoint) and isinstance(counts, Tensor) and counts.shape == (2, 2):
@@ -431,7 +445,12 @@ class Predictions:
         )
         binned = BinnedScores(settings)
         _count(samples, binned.update)
-        return binned.result()
+        problems = {"groups": POOLED} if "group" in self._more else {}
+        columns = samples.columns[-1:] if samples.task == "binary" else samples.columns
+        found = () if self._source is None else tuple(columns)
+        return replace(
+            binned.result(), _origin=Origin(samples.names[-1], found, problems | samples.problems, tuple(samples.notes))
+        )
 
     def adjustments(
         self,
@@ -620,6 +639,7 @@ def report(
     measures: Mapping[str, Measured] | Sequence[str] | None = None,
     intervals: bool | str | Sequence[str] = False,
     class_groups: Mapping[str, Sequence[Any]] | None = None,
+    id: str | Sequence[str] | None = None,
     **arguments: Unpack[Reading],
 ) -> ReportResult:
     """Report saved predictions in one call: ``Predictions(source, target=..., ...).report(preds, ...)``.
@@ -629,7 +649,7 @@ def report(
     Args:
         source: frame, mapping of columns, lazy frame, or files; None if the arguments hold the values.
         target: true classes; of several labels columns of 0 and 1, ``[N, L]`` or label -> ``[N]``.
-        preds: predicted classes, as for :meth:`Predictions.report`, like all arguments up to ``class_groups``.
+        preds: predicted classes, as for :meth:`Predictions.report`, like all arguments up to ``id``.
         scores: scores of the positive class, or of all classes.
         threshold: score strictly above which 1 is predicted, or an operating point.
         logits: whether scores are logits.
@@ -637,6 +657,7 @@ def report(
         measures: measures over all classes.
         intervals: True for the 95% intervals of all measures, ``"*"`` for those of all values, or names and patterns.
         class_groups: name -> classes whose mean recall and precision are added.
+        id: column, or several, that tell rows apart: two rows with the same id are an error.
         class_names, positive, task, group, cluster, weight, frequency, ignore, missing: as for :class:`Predictions`.
         no_answer, encoding, decimal, head: as for :class:`Predictions`.
 
@@ -661,4 +682,5 @@ def report(
         measures=measures,
         intervals=intervals,
         class_groups=class_groups,
+        id=id,
     )

@@ -272,7 +272,7 @@ def id_of(value: Any) -> int | str | None:
     if isinstance(value, date) or type(value).__name__ in ("Period", "UUID"):  # also of datetime
         return None if type(value).__name__ == "NaTType" else str(value).removesuffix(" 00:00:00")  # of days
     cell = read_cell(value)
-    plain = not isinstance(value, str) or value == str(cell.value)
+    plain = not isinstance(value, str) or re.sub(r"\.0*$", "", value) == str(cell.value)  # "1.0", but no "01"
     if cell.kind == "whole" and plain and WHOLE.min <= cell.value <= WHOLE.max:
         return int(cell.value)
     return None if cell.kind == "missing" else str(value)

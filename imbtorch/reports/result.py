@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting.tasks import Counting
-from imbtorch.counts import Counts, Margins, confusion_counts, mapped, margins
+from imbtorch.counts import Counts, Margins, confusion_counts, mapped, margins, ratio
 from imbtorch.intervals.buckets import ONE_BUCKET
 from imbtorch.intervals.draws import DRAWS
 from imbtorch.intervals.intervals import Interval
@@ -208,12 +208,14 @@ class ReportResult(Result):
         ``"measure"`` with the values over all classes: ``table["class"]["cat"]["recall"]`` and
         ``table["measure"]["iam"]["all"]``. Columns are the measures of ``per_class`` (recall and precision if it is
         empty), for groups of samples the ``measures``. Groups of samples are sorted, the worst first. ``support``
-        (number of targets), ``positives`` of a group (of labels their sum) and ``predicted`` (number of predictions)
-        are counts of samples, also with ``prevalence``.
+        (number of targets), ``positives`` of a group (of labels their sum), its ``alarms`` (predicted positives of two
+        classes) and ``predicted`` (number of predictions) are counts of samples, also with ``prevalence``; ``alerts``
+        is the share of alarms.
 
         Args:
             sort: column by which classes are sorted, the worst first; ``"support"`` sorts the rarest first. Classes
                 without targets come last if a measure sorts. By default classes stay in the order of their indices.
+                ``"name"`` sorts groups of samples by their names, as they were given: months by time.
             head: number of classes to print, by default all; ``to_csv`` and the other forms of
                 :class:`~imbtorch.tables.Table` always hold all of them.
             digits: decimals of values in text, Markdown and LaTeX.
@@ -238,12 +240,12 @@ class ReportResult(Result):
         """
         if head is not None and (isinstance(head, bool) or not isinstance(head, int) or head < 1):
             raise ValueError(f"head must be the number of classes to print, 1 or more, got {head!r}")
-        whole = self._whole_table()
+        whole = self._whole_table(by_name=sort == "name")
         blocks = dict(whole.blocks)
-        if sort is not None:
+        if sort not in (None, "name"):
             known = list(next(iter(blocks["class"].values())))
             if sort not in known:
-                raise ValueError(f"sort must be a column of the classes, {', '.join(known)}, got {sort!r}")
+                raise ValueError(f"sort must be a column of the classes, {', '.join(known)}, or name, got {sort!r}")
             better = next((row.better for row in self._rows if row.kind == "class" and row.measure == sort), None)
             blocks["class"] = _worst_first(blocks["class"], sort, better)
         printed = {**whole.printed, **({} if head is None else {"class": head})}
@@ -258,8 +260,8 @@ class ReportResult(Result):
             more |= values_of_classes(columns, settings.class_names)
         return replace(settings, values=more, bounded=(), per_group=tuple(settings.measures)).read(self._at.whole)
 
-    def _whole_table(self) -> Table:
-        """Return the table with the classes in the order of their indices."""
+    def _whole_table(self, by_name: bool = False) -> Table:
+        """Return the table with the classes in the order of their indices, and groups the worst first or by name."""
         settings, at = self._readings, self._at.whole
         blocks: dict[str, dict[str, dict[str, Any]]] = {
             kind: {} for kind in ("class", "class group", "group", "measure")
@@ -270,9 +272,14 @@ class ReportResult(Result):
             blocks["class"][name] = {"support": support, "predicted": predicted}
         if at.groups is not None:
             samples, _ = comparable_groups(settings.counting, at.groups)
-            positives = margins(at.groups).actual[..., 1].reshape(len(samples), -1).sum(-1).tolist()
-            for name, size, number in zip(settings.group_names, samples.tolist(), positives, strict=True):
-                known = {"positives": number} if settings.counting.task != "multiclass" else {}
+            of_groups, counts = margins(at.groups), dict[str, Tensor]()
+            if settings.counting.task != "multiclass":
+                counts["positives"] = of_groups.actual[..., 1].reshape(len(samples), -1).sum(-1)
+            if settings.counting.task == "binary":
+                counts["alarms"] = of_groups.predicted[..., 1]
+                counts["alerts"] = ratio(counts["alarms"].double(), samples.double())
+            for at_group, (name, size) in enumerate(zip(settings.group_names, samples.tolist(), strict=True)):
+                known = {key: each[at_group].item() for key, each in counts.items()}
                 blocks["group"][name] = {"support": size, **known}
         for row, cell in _cells({**self._rows, **self._added_rows()}).items():
             if row.kind == "overall":
@@ -280,7 +287,7 @@ class ReportResult(Result):
             elif row.kind in blocks:
                 blocks[row.kind].setdefault(group_label(row.by, row.of), {})[row.measure] = cell
         directed = next((row for row in self._rows if row.kind == "overall" and row.better is not None), None)
-        if directed is not None:
+        if directed is not None and not by_name:
             blocks["group"] = _worst_first(blocks["group"], directed.measure, directed.better)
         baseline = baseline_line(*settings.baseline(at))
         notes = means_text(settings), baseline, settings.intervals_text(at), *self._notes, *self.problems.values()

@@ -1,5 +1,6 @@
 """Files (`files.py`, `paths.py`): which rows are read, whatever files, folders and columns are called, and damage."""
 
+import csv
 import gzip
 import importlib
 import itertools
@@ -509,3 +510,52 @@ def test_files_whose_columns_alternate_are_read_at_once(tmp_path, monkeypatch):
     (tmp_path / "31.csv").write_text("pred,label\n1,1\nnever,0\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"'never' in row 1 of .*31\.csv"):
         imbtorch.report(tmp_path, target="label", preds="pred")
+
+
+# --- quotes, heads and keys -------------------------------------------------------------------------------------------
+
+
+def test_a_quote_that_swallows_rows_is_an_error_with_its_line(tmp_path):
+    """Without quoting Python's csv reads four rows; the quote opens in the second one, line 3."""
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    rows = ["fine\t0\t1", '"hello\t1\t1', "x\t0\t1", 'world"\t1\t1']
+    lines = ["id\ttext\tlabel\tpred", *(f"{at}\t{row}" for at, row in enumerate(rows))]
+    path = tmp_path / "a.tsv"
+    path.write_text("\n".join(lines) + "\n")
+    assert len(list(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))) == 5
+    with pytest.raises(ValueError, match="line 3: a quote opens a cell that ends in a later row"):
+        imbtorch.report(path, target="label", preds="pred")
+    frame = pandas.DataFrame({"text": ['"hello', "two\nlines", "a\ttab", 'world"'], "label": [0, 1, 0, 1], "pred": 1})
+    frame.to_csv(path, sep="\t", index=False)
+    assert imbtorch.report(path, target="label", preds="pred").counts.tolist() == [[0, 2], [0, 2]]
+    path.write_text('text\tlabel\tpred\n5" disk\t0\t1\na\t1\t1\n')
+    assert imbtorch.report(path, target="label", preds="pred").counts.tolist() == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("inner", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("outer", ["\n", "\r\n"])
+def test_a_line_break_in_the_head_is_read_or_told(inner, outer, tmp_path):
+    """Of ten rows all are read, or an error names the head; "target is empty" named no cause."""
+    lines = [f'label,"my{inner}text",pred', *(f"{at % 2},t,{at % 2}" for at in range(10))]
+    path = tmp_path / "a.csv"
+    path.write_bytes("".join(line + outer for line in lines).encode())
+    if inner == outer:
+        assert imbtorch.report(path, target="label", preds="pred").counts.tolist() == [[5, 0], [0, 5]]
+    else:
+        with pytest.raises(ValueError, match=r"the head of .*a\.csv holds a line break that is not the one between"):
+            imbtorch.report(path, target="label", preds="pred")
+
+
+@pytest.mark.parametrize("array", [False, True])
+def test_a_key_that_only_later_rows_hold_is_found(array, tmp_path):
+    """The first of 300 objects with a group is the 151st; pandas counts the rows of each."""
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    rows = [{"y": at % 2, "p": at // 2 % 2} | ({"g": f"site {at % 2}"} if at >= 150 else {}) for at in range(300)]
+    text = json.dumps(rows) if array else "".join(f"{json.dumps(row)}\n" for row in rows)
+    (tmp_path / "a.json").write_text(text)
+    named = {"target": "y", "preds": "p", "group": "g", "missing": "drop", "measures": ["accuracy"]}
+    found = imbtorch.report(tmp_path / "a.json", **named)
+    sizes = pandas.DataFrame(rows).groupby("g").size()
+    assert {name: row["support"] for name, row in found.table()["group"].items()} == sizes.to_dict()
+    with pytest.raises(ValueError, match="there is no column 'h'"):
+        imbtorch.report(tmp_path / "a.json", **named | {"group": "h"})

@@ -2,12 +2,14 @@
 
 import importlib
 import json
+import re
+import shlex
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import sklearn.metrics
-from rooms import command_line
+from rooms import command_line, parser
 
 import imbtorch
 from imbtorch import Predictions
@@ -185,5 +187,31 @@ def test_errors_name_the_remedy_and_marks_that_nothing_holds_are_silent(capsys, 
     words = ["report", str(path), "--target", "y", "--preds", "p"]
     assert command_line.main(words) == 2
     assert "--no-answer INVALID" in capsys.readouterr().err
-    assert command_line.main([*words, "--no-answer", "INVALID,refused"]) == 0
+    assert command_line.main([*words, "--no-answer", "INVALID", "--no-answer", "refused"]) == 0
     assert "answered 0.750; right among the answered 0.667" in capsys.readouterr().out
+
+
+def test_values_with_commas_are_named_on_the_command_line(tmp_path, capsys):
+    """The remedy of the error works as it stands; the F1 is that of 1 hit, 1 miss and no false alarm."""
+    rows = '1,1\n0,"I\'m sorry, but I can\'t"\n1,0\n0,no\n0,0\n"skip, ask",1\n'
+    (tmp_path / "a.csv").write_text(f"label,pred\n{rows}")
+    words = ["report", str(tmp_path / "a.csv"), "--target", "label", "--preds", "pred", "--measures", "f1"]
+    words += ["--ignore", "skip, ask", "--no-answer", "no"]
+    assert command_line.main(words) == 2
+    advised = shlex.split(re.search("--no-answer [^;]*", capsys.readouterr().err)[0])
+    assert advised == ["--no-answer", "I'm sorry, but I can't"]
+    assert command_line.main([*words, *advised, "--csv"]) == 0
+    out = capsys.readouterr().out
+    assert float(re.search("measure,f1,.*?([0-9.]+)$", out, re.M)[1]) == pytest.approx(2 / 3, abs=1e-6)
+    assert command_line.main([*words, *advised]) == 0
+    assert "rows left out because ignore names their target: 1" in capsys.readouterr().out
+
+
+def test_names_with_commas_and_equal_signs_have_shares():
+    """A name ends at the last = before its number; a number ends at the next comma."""
+    assert parser.shares_in("emu, rare=1,a=b=.5") == {"emu, rare": 1, "a=b": 0.5}
+    assert parser.plan_in("no, never=3,yes=4") == {"no, never": 3, "yes": 4}
+    assert parser.parsed(["report", "x", "--target=t", "--preds=p", "--ignore=--", "--ignore=-1"]).ignore == [
+        "--",
+        "-1",
+    ]

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,13 +58,59 @@ def data(request, path):
 # --- thresholds and adjustments ---------------------------------------------------------------------------------------
 
 
+def test_weighted_points_say_that_their_values_are_of_the_weight(tmp_path):
+    """Alerts are NumPy's share of the weight, which is not that of the rows; text, table and file say so."""
+    weight = np.where(NEW > 0.3, 5.0, 0.5)
+    data = Predictions(COLUMNS | {"w": weight}, target="fraud", weight="w")
+    point = data.thresholds("new", "f1").best()
+    flagged = point.threshold < NEW
+    assert point.alerts == pytest.approx(weight[flagged].sum() / weight.sum())
+    assert abs(point.alerts - flagged.mean()) > 0.05
+    point.to_json(tmp_path / "point.json")
+    assert json.loads((tmp_path / "point.json").read_text())["weighted"] is True
+    opened = imbtorch.open_result(tmp_path / "point.json")
+    assert opened.weighted
+    assert "not of the rows" in " ".join(str(opened).split())
+    assert any(note.startswith("weighted: ") for note in data.thresholds("new", "f1").table().notes)
+    plain = Predictions(COLUMNS, target="fraud").thresholds("new", "f1")
+    assert not plain.best().weighted
+    assert "weight" not in str(plain.table()) + str(plain.best())
+
+
+def test_a_sweep_says_that_groups_are_pooled_and_names_the_positive_class():
+    """The share of alerts is that of all rows; the row of the table is the class that `positive` names."""
+    columns = COLUMNS | {"verdict": np.where(Y == 1, "fraud", "ok"), "day": CUSTOMER % 4}
+    result = Predictions(columns, target="verdict", positive="fraud", group="day").thresholds("new", "f1", alerts=0.02)
+    assert (result.best().threshold < NEW).mean() == result.best().alerts <= 0.02
+    assert "budget within each group" in result.problems["groups"]
+    assert result.problems["groups"] in result.table().notes
+    assert list(result.table()["class"]) == ["fraud"]
+    assert "groups" not in Predictions(columns, target="fraud").thresholds("new", "f1", alerts=0.02).problems
+
+
+def test_a_point_names_the_column_of_its_scores(tmp_path):
+    """A report of another column says so, also from a file; arrays have no names."""
+    data = Predictions(COLUMNS, target="fraud")
+    point = data.thresholds("new", "f1").best()
+    point.to_json(tmp_path / "point.json")
+    for each in (point, imbtorch.open_result(tmp_path / "point.json")):
+        assert each.scores == "new"
+        told = [note for note in data.report(scores="old", threshold=each).table().notes if "chosen for" in note]
+        assert len(told) == 1
+        assert "'new'" in told[0]
+        assert "'old'" in told[0]
+        assert "chosen for" not in str(data.report(scores="new", threshold=each).table())
+    assert Predictions(target=Y).thresholds(NEW, "f1").best().scores == ""
+
+
 def test_thresholds_are_those_of_a_sweep_of_the_training(data):
     """The best F1 over all thresholds is scikit-learn's; everything else is the sweep of the same tensors."""
     found, columns = data[0], data[1]
     result = found.thresholds(columns["new"], "f1", also=["auc"])
     sweep = imbtorch.ThresholdSweep("f1", also=["auc"], clusters=True)
     sweep.update(torch.from_numpy(NEW), torch.from_numpy(Y), cluster=torch.from_numpy(CUSTOMER))
-    assert str(result.table()) == str(sweep.result().table())
+    table = result.table()  # of CSV it also says that classes were read from text
+    assert str(replace(table, notes=table.notes[:1])) == str(sweep.result().table())
     best, point = result.best(), sweep.best()
     assert (best.threshold, best.value) == (point.threshold, point.value)
     assert best.value == pytest.approx(sklearn.metrics.f1_score(Y, best.threshold < NEW))

@@ -60,7 +60,7 @@ MORE_PARAMETERS = {  # whoever raises one of these names it in the subject of th
     "ThresholdSweep": 20,
     "paired_compare": 15,
     "Predictions": 15,
-    "report": 23,
+    "report": 24,
 }
 
 
