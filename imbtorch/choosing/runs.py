@@ -136,7 +136,8 @@ class RunsByMeasure(Mapping[str, Runs]):
 
         Values have ``digits`` decimals.
         """
-        return _table(self, "mean", digits)
+        named = [runs.measure for name, runs in self.items() if runs.measure not in ("", name)]  # such as f1 (binary)
+        return _table(self, "mean" + f": {', '.join(named)}" * bool(named), digits)
 
     def plot(self) -> tuple[Any, Any]:
         """Draw a panel for each measure, as :meth:`Runs.plot`; return the figure and its axes."""

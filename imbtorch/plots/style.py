@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
 from imbtorch.intervals.intervals import Interval
@@ -23,6 +24,7 @@ LINES = ("-", "--", ":", "-.")
 TITLE_PAD = 12  # points between axes and title, for markers at the upper end
 BASELINE: dict[str, Any] = {"linestyle": ":", "linewidth": 1}  # look of the lines of baselines
 LEGEND_ROW = 0.18  # inches
+LETTERS = 13  # of a legend in an inch
 NARROW = 18  # letters up to which two names stand beside each other below axes
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">")
 
@@ -77,7 +79,10 @@ def add_legend(
     """
     options: dict[str, Any] = {"fontsize": "small", "frameon": False, "title": title, "title_fontsize": "small"}
     if ax.get_figure().get_layout_engine() is None:  # type: ignore[union-attr]
-        ax.legend(loc="best", ncols=columns or 1, **options | {"frameon": True})
+        legend = ax.legend(loc="best", ncols=columns or 1, **options | {"frameon": True})
+        letters = int(ax.get_window_extent().width / ax.figure.dpi * LETTERS) - 6  # beside a line and its frame
+        for text in (legend.get_title(), *legend.get_texts()):
+            text.set_text("\n".join(wrap(text.get_text(), max(letters, 12))) or text.get_text())
         return
     if place == "beside":
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=columns or 1, **options)

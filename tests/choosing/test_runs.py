@@ -493,6 +493,7 @@ def test_labels_have_the_macro_value_of_scikit_learn_and_their_own_if_asked():
     recalls = sk.recall_score(target, preds[0], average=None)
     assert [found[f"recall/{at}"].values["net"][0].item() for at in range(4)] == pytest.approx(list(recalls))
     assert found["recall/last"].values["net"][0].item() == pytest.approx(recalls[2:].mean())
+    assert found.table().notes[0].startswith("mean: f1 (macro over 4 labels) over seeds, with")
 
 
 def test_labels_of_a_sample_are_drawn_together():

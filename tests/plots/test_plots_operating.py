@@ -385,10 +385,24 @@ def test_values_without_an_interval_are_shown_alone():
     assert models_in(many.result().plot("value")[1]) == [f"{label}: {told}" for label in range(6)]
 
 
-@pytest.mark.parametrize("draw", [plots.plot_roc, plots.plot_precision_recall])
-def test_a_legend_is_not_cut_off_in_axes_of_a_figure_without_a_layout(draw):
-    fig, ax = plt.subplots(figsize=(4, 4))
-    draw({"net": SWEPT, "a model with a long name": SWEPT}, ax)
+def sweep_of_rare():
+    scores = torch.rand(400, generator=torch.Generator().manual_seed(0))
+    sweep = imbtorch.ThresholdSweep("f1")
+    sweep.update(scores, (scores > 0.7).long() * (torch.arange(400) % 2))
+    return sweep
+
+
+@pytest.mark.parametrize(
+    ("draw", "inches"),
+    [
+        (functools.partial(plots.plot_roc, {"net": SWEPT, "a model with a long name": SWEPT}), 4),
+        (functools.partial(plots.plot_precision_recall, {"net": SWEPT, "a model with a long name": SWEPT}), 4),
+        (lambda ax: sweep_of_rare().plot("value", ax), 3),  # whose text is wider than the axes
+    ],
+)
+def test_a_legend_is_not_cut_off_in_axes_of_a_figure_without_a_layout(draw, inches):
+    fig, ax = plt.subplots(figsize=(inches, inches))
+    draw(ax)
     pixels(fig)
     box, page = ax.get_legend().get_window_extent(), fig.bbox
     assert page.x0 <= box.x0 < box.x1 <= page.x1
