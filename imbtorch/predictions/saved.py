@@ -98,8 +98,9 @@ class Predictions:
     NumPy arrays, torch tensors, columns of frames; several columns as a mapping or frame.
 
     **Classes** are integers if all values of targets and predictions are whole numbers, however written, booleans
-    if all are true or false, else texts. The page "Saved predictions" has all rules. Booleans, and 0 and 1, are the binary task, with True
-    or 1 as the positive class. Two other classes are reported like several ones unless ``positive`` names one of them.
+    if all are true or false, else texts. The page "Saved predictions" has all rules. Booleans, and 0 and 1, are the
+    binary task, with True or 1 as the positive class. Two other classes are reported like several ones unless
+    ``positive`` names one of them.
 
     Args:
         source: frame, mapping of columns, lazy frame, or files; None if the arguments hold the values.
