@@ -19,6 +19,7 @@ def counted_in_a_loop(counting, batch):
     matrix = [[[0] * size for _ in range(size)] for _ in range(groups)]
     tally, samples = [0] * len(FAULTS), len(batch.target)
     weights = [1] * samples if batch.weight is None else batch.weight.tolist()
+    squares = [[[0] * size for _ in range(size)] for _ in range(groups)]
     if batch.group is None or isinstance(batch.group, int):
         places = [batch.group or 0] * samples
     else:
@@ -32,10 +33,14 @@ def counted_in_a_loop(counting, batch):
             tally[wrong.index(True)] += 1
         else:
             matrix[place][truth][guess] += weight
+            squares[place][truth][guess] += weight**2
     cells = torch.tensor(matrix, dtype=counting.dtype)
     if counting.layout == "margins":
         cells = torch.stack((cells.diagonal(dim1=-2, dim2=-1), cells.sum(-1), cells.sum(-2)), -2)
     tallies = torch.tensor([*tally, 0], dtype=counting.dtype)  # no sample has an id or several positions
+    if counting.squared:  # squares, with the same faults, and no counts whose squares are unknown
+        behind = torch.tensor(squares, dtype=counting.dtype).flatten()
+        return torch.cat((cells.flatten(), tallies[:-1], behind, tallies, tallies[-1:]))
     return torch.cat((cells.flatten(), tallies))
 
 

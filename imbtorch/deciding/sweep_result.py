@@ -659,8 +659,8 @@ class SweepResult(Result):
         >>> print(sweep.table())
         class  positives  threshold  alerts  value             corrected
         1             20        0.3   0.625  0.889  0.775 [0.596, 0.963]
-        value: f1 at the chosen threshold, corrected for the choice on the same samples (95% held-out tenths,
-          posterior)
+        value: f1 at the chosen threshold, corrected for the choice on the same samples (95% held-out
+          tenths, posterior)
         """
         self._check_measure()
         task = self._settings.counting.task

@@ -633,14 +633,9 @@ class Files(Relation):
             keys |= {key: each for key, each in row.items() if keys.get(key) is None}
         form = "array" if array else "newline_delimited"
         options = f", format='{form}', compression='{packed or 'none'}', maximum_object_size=67108864"
-        for name in sorted(self._wanted.difference(keys) if keys else ()):  # which later rows may hold
-            at = _pointer(name)
-            found = f"FROM read_json_objects([{_name(path)}]{options}) WHERE (json->>{at}) IS NOT NULL LIMIT 1"
-            with self._explained():
-                rows = self.connection.sql(f"SELECT json->{at} {found}").fetchall()
-            keys.update((name, json.loads(row)) for (row,) in rows)
         if not keys:
             raise ValueError(f'{path} holds no objects; write an object in each line, such as {{"label": 1}}')
+        keys |= self._later_keys(path, options, sorted(self._wanted.difference(keys)))
         cells, lists = [], set()
         for key, each in keys.items():
             numbers = isinstance(each, list) and all(v is None or isinstance(v, (int, float)) for v in each)
@@ -655,6 +650,17 @@ class Files(Relation):
         options += ", hive_partitioning=false"
         return Reader("json", options, tuple(keys), tuple(cells), packed, frozenset(lists))
 
+    def _later_keys(self, path: str, options: str, names: Sequence[str]) -> dict[str, Any]:
+        """Return those of some keys that later objects of a JSON file hold, each with its first value."""
+        keys = dict[str, Any]()
+        for name in names:
+            at = _pointer(name)
+            found = f"FROM read_json_objects([{_name(path)}]{options}) WHERE (json->>{at}) IS NOT NULL LIMIT 1"
+            with self._explained():
+                rows = self.connection.sql(f"SELECT json->{at} {found}").fetchall()
+            keys.update((name, json.loads(row)) for (row,) in rows)
+        return keys
+
     def _csv(self, path: str, text: str, packed: str | None) -> Reader:
         """Find the head of a CSV file, its separator, and the lines before it."""
         lines = re.split(LINE_END, text)[:HEAD_LINES]
@@ -668,16 +674,8 @@ class Files(Relation):
             if not comment or skip + 1 >= len(lines):
                 break
             skip += 1
-        if len({*re.findall(LINE_END, text)[skip : skip + height]}) > 1:
-            raise ValueError(
-                f"the head of {path} holds a line break that is not the one between rows; write each name in one line"
-            )
-        if not self._head:
-            named = list(map(str, range(len(head))))
-        elif not any(lines[skip + height :]):
-            raise ValueError(f"{path} must have a head and at least one row")
-        elif "---" in lines[skip + height] and not re.sub(r'[-\s"]', "", lines[skip + height].replace(sign, "")):
-            raise ValueError(f"{path}: a line of dashes follows the head, as sqlcmd writes it; delete this line")
+        named = named if self._head else list(map(str, range(len(head))))
+        self._check_head(path, re.findall(LINE_END, text)[skip : skip + height], lines[skip + height :], sign)
         if sign != "," and packed is None and not path.endswith(".tsv"):
             self.notes = [f"columns of {os.path.basename(path)} are separated by {SEPARATORS.get(sign, sign)}"]
         cells = [f"ltrim(c{at})" if self._head and cell.startswith(" ") else f"c{at}" for at, cell in enumerate(head)]
@@ -693,6 +691,17 @@ class Files(Relation):
         if quotes:
             self._check_quotes(path, options, len(head), skip + height)
         return Reader("csv", options, tuple(named), tuple(cells), packed)
+
+    def _check_head(self, path: str, breaks: Sequence[str], rows: Sequence[str], sign: str) -> None:
+        """Raise for a head with different line breaks, and for one that no row follows, or a line of dashes."""
+        if len({*breaks}) > 1:
+            raise ValueError(
+                f"the head of {path} holds a line break that is not the one between rows; write each name in one line"
+            )
+        if self._head and not any(rows):
+            raise ValueError(f"{path} must have a head and at least one row")
+        if self._head and "---" in rows[0] and not re.sub(r'[-\s"]', "", rows[0].replace(sign, "")):
+            raise ValueError(f"{path}: a line of dashes follows the head, as sqlcmd writes it; delete this line")
 
     def _check_quotes(self, path: str, options: str, width: int, before: int) -> None:
         """Raise for a quote that opens a cell in which whole rows lie, in a file that does not quote cells."""

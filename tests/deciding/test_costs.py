@@ -80,7 +80,7 @@ def test_a_point_says_what_errors_cost_and_keeps_it_in_its_file(tmp_path):
     again = imbtorch.open_result(tmp_path / "point.json")
     assert (again.costs, str(again)) == (point.costs, str(point))
     sweep.result().best(alerts=0.1).to_json(tmp_path / "plain.json")
-    assert "costs" not in json.loads((tmp_path / "plain.json").read_text())  # as in files of 0.7
+    assert "costs" not in json.loads((tmp_path / "plain.json").read_text(encoding="utf-8"))  # as in files of 0.7
     assert imbtorch.open_result(tmp_path / "plain.json").costs == {}
 
 

@@ -338,11 +338,6 @@ QUOTED = [  # page, what it says, and the figures in its order
         ],
     ),
     (
-        "intervals",
-        "| differences of two models | the same clusters | {:.2f} to {:.2f} |",
-        lambda: [end(cells_of("odd_clusters", "covered difference", **FALLING)) for end in (least, most)],
-    ),
-    (
         "choices",
         "| error of the corrected value, at most (G-mean: see below) | {:.3f} | {:.3f} |",
         lambda: [np.abs(cells_of("epochs", f"{name}corrected bias")).max() for name in ("", "worst ")],

@@ -38,7 +38,7 @@ def counted(preds, target, weight=None, **arguments):
 
 def squares_in(result, folder):
     result.to_json(folder / "result.json")
-    return json.loads((folder / "result.json").read_text())["squares"]
+    return json.loads((folder / "result.json").read_text(encoding="utf-8"))["squares"]
 
 
 # --- squares ----------------------------------------------------------------------------------------------------------

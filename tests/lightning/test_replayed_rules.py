@@ -67,14 +67,20 @@ def module_of(package):
             self.draws += 1
             self.sweep.update(*drawn(self.plan.kind, torch.Generator().manual_seed(self.draws)))
 
-        def on_validation_epoch_end(self):
+        def log_rule(self):
             self.log_dict(self.sweep)
+            if self.plan.kind == "labels":  # whose thresholds are logged by name only
+                found = self.sweep.compute()
+                self.log_dict({name: found[name] for name in found if name.startswith("val_threshold")})
+
+        def on_validation_epoch_end(self):
+            self.log_rule()
             self.stepped = self.trainer.sanity_checking
 
         test_step = validation_step
 
         def on_test_epoch_end(self):
-            self.log_dict(self.sweep)
+            self.log_rule()
 
         def configure_callbacks(self):
             return [averaging(package, self.plan)] if self.plan.averaging.endswith("module") else []

@@ -431,7 +431,7 @@ def test_forward_calls_the_update_of_a_subclass():
 
 def test_forward_of_a_report_and_a_sweep_calls_the_update_of_a_subclass():
     report = MaskedReport("binary", measures=["recall"], per_class=(), clusters=True)
-    sweep = MaskedSweep("recall", torch.tensor([0.3, 0.5]))
+    sweep = MaskedSweep("recall", torch.tensor([0.3, 0.5]), alerts=1.0)  # a limit, without which it warns
     kept = []
     for given, rest in masked_batches():
         assert_equal(report(*given)["recall"], recall(*rest))

@@ -63,7 +63,7 @@ def test_measures_of_each_class_may_be_of_one_against_the_rest():
         ({"g": "gmean"}, ValueError, r"per_class\['g'\] has one value for all classes .* name it in measures"),
         ({"": "recall"}, TypeError, "got the name ''"),
         ({"r": 3}, TypeError, r"per_class\['r'\] must be the name of a measure"),
-        (["f2"], ValueError, "per_class must be one of .*got 'f2'.*'recall'"),
+        (["f2"], ValueError, "per_class must be one of .*got 'f2'.*did you mean 'f1'"),
     ],
 )
 def test_what_is_no_measure_of_each_class(per_class, error, text):

@@ -21,7 +21,7 @@ INDICES = {
     ".github/CONTRIBUTING.md": [ROOT / ".github" / "CODE_OF_CONDUCT.md"],
 }
 TEMPLATES = {"INSTALL.md", "PULL_REQUEST_TEMPLATE.md", "RELEASING.md"}  # which others show, or maintainers alone need
-LIKE, MOST_ALIKE = 0.45, 4  # share of the shorter sentence's 4-grams that make two alike, and how many pairs may be
+LIKE, MOST_ALIKE = 0.45, 8  # share of the shorter sentence's 4-grams that make two alike, and how many pairs may be
 
 
 def index_of(path):
