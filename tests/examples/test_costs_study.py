@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDER = EXAMPLES / "costs_study"
 
 with scripts_of(FOLDER, EXAMPLES / "decision_study") as script:
-    study, tables = map(script, ("run", "tables"))
+    study, report, tables = map(script, ("run", "report", "tables"))
 
 
 def some_rows(seed, number=40):
@@ -140,3 +140,43 @@ def test_a_table_gives_its_rows_again(tmp_path):
 def rows_of_file():
     with (FOLDER / "results.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_the_file_has_all_tables_and_kinds():
+    rows = rows_of_file()
+    names = list(dict.fromkeys(row["table"] for row in rows))
+    assert len(names) == 10
+    assert names[:2] == ["pakdd", "vub"]
+    for name in names:
+        some = [row for row in rows if row["table"] == name]
+        assert (
+            len(some)
+            == len({tuple(row[key] for key in study.KEY) for row in some})
+            == 8 * (18 if some[0]["sigma"] else 1)
+        )
+
+
+def test_the_tables_are_those_of_the_file():
+    text = (FOLDER / "results.md").read_text(encoding="utf-8")
+    above, below = text.split(report.MARK)
+    assert below.strip() == study.tables(FOLDER / "results.csv").strip()
+    for shown in ("+14.5 [+13.3, +15.7]", "+5.9 [+5.0, +6.8]", "4.8 points more"):
+        assert shown in above
+
+
+def test_the_verdict_is_that_of_the_file_by_other_code():
+    text = (FOLDER / "results.md").read_text(encoding="utf-8")
+    assert "minus weights and one threshold: adopted" in text
+    means = []
+    rows = rows_of_file()
+    for name in dict.fromkeys(row["table"] for row in rows):
+        splits = []
+        for split in range(8):
+            some = [row for row in rows if (row["table"], row["split"]) == (name, str(split))]
+            own = [float(row[column]) for row in some for column in row if column.endswith(" own")]
+            other = [float(row[column]) for row in some for column in row if column.endswith(" weights")]
+            splits.append((math.fsum(own) - math.fsum(other)) / len(own))
+        mean, reach = np.mean(splits), 2.364624 * np.std(splits, ddof=1) / math.sqrt(8)  # Student's t of 7 degrees
+        means.append(mean)
+        assert f"| {name} | {mean:+.2f} | [{mean - reach:+.2f}, {mean + reach:+.2f}] | no |" in text
+    assert f"| mean of 10 tables | {np.mean(means):+.2f} |" in text
