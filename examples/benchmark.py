@@ -1215,7 +1215,38 @@ def scores(bench: Bench) -> None:
         "An update of torchmetrics is one of both metrics in a collection, with its reset."
     )
     table("scores: AUC and average precision of calibrated scores", columns, rows, note)
+    errors_of_bins()
     grids(bench)
+
+
+def errors_of_bins() -> None:
+    """Errors of a sweep's bins against scikit-learn at every score: areas, highest F1 and highest G-mean."""
+    from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
+
+    rows: list[list[object]] = []
+    for prevalence, positives in ((0.5, 400), (0.01, 400), (1e-3, 400), (1e-4, 100)):
+        worst = [0.0] * 4
+        for seed in range(5):
+            generator = torch.Generator().manual_seed(seed)
+            target = (torch.arange(round(positives / prevalence)) < positives).long()
+            evidence = torch.randn(len(target), generator=generator) + 2 * target - 1
+            logits = 2 * evidence + torch.logit(torch.tensor(prevalence))
+            swept = [imbtorch.ThresholdSweep(name, logits=True) for name in ("f1", "gmean")]
+            for sweep in swept:
+                sweep.update(logits.to(DEVICE), target.to(DEVICE))
+            precision, recall, _ = precision_recall_curve(target, logits)
+            false_alarms, hits, _ = roc_curve(target, logits, drop_intermediate=False)
+            f1, gmean = (sweep.result() for sweep in swept)
+            pairs = (
+                (f1.auc(), roc_auc_score(target, logits)),
+                (f1.average_precision(), average_precision_score(target, logits)),
+                (f1.curve()[1].max(), (2 * precision * recall / (precision + recall).clip(1e-12)).max()),
+                (gmean.curve()[1].max(), (hits * (1 - false_alarms)).max() ** 0.5),
+            )
+            worst = [max(most, abs(float(own) - right)) for most, (own, right) in zip(worst, pairs, strict=True)]
+        rows.append([prevalence, positives, *worst])
+    columns = ["prevalence", "positives", "AUC", "AP", "highest F1", "highest G-mean"]
+    table("errors of the sweep's bins: the largest of five sets", columns, rows, "Against scikit-learn at every score.")
 
 
 OUR_SWEEP = "imbtorch sweep"

@@ -304,7 +304,7 @@ def sensitivity() -> Figure:
 
 
 def thresholds() -> Figure:
-    """Draw F1 and G-mean of one classifier at every threshold, and the best threshold of each."""
+    """Draw F1 and G-mean of one classifier at every threshold, and the chosen threshold of each."""
     _, target = eights()
     scores = predicted(LogisticRegression(max_iter=1000), "predict_proba")[:, 1].contiguous()
     figure, ax = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
@@ -319,7 +319,7 @@ def thresholds() -> Figure:
     ):
         line.set(label=name, color=color, linestyle=style, linewidth=2)
         point.set(color=color, label="")  # without the corrected value
-        text.set(color=color, ha=side, fontweight="bold")
+        text.set(color=color, ha=side, fontweight="bold", text=text.get_text().replace(", ", "\n"))
     ax.set_xscale("linear")  # no threshold of interest is rare here
     ax.set(title="", ylabel="Value of the measure", ylim=(0, 0.9), xlim=(0, 1), xticks=[0, 0.25, 0.5, 0.75, 1])
     ax.lines[2].set_label("")  # both sweeps mark it
@@ -407,7 +407,7 @@ TITLES = {  # what each picture shows
     "selection": "Accuracy and MCC select an epoch\nbefore a rare digit is recognised",
     "quickstart": "The rule doubles the eights found; accuracy and IAM fall",
     "sensitivity": "Accuracy and MCC hardly notice a lost class",
-    "thresholds": "The best thresholds of a rare class lie below 0.5",
+    "thresholds": "The chosen thresholds of a rare class lie below 0.5",
     "confusion": "Accuracy 0.82, but no eight and no nine is found",
     "intervals": "With 10 positives IAM is uncertain: 0.25 to 0.80",
     "prevalence": "With rarer positives precision and F1 fall,\naccuracy stays",

@@ -20,7 +20,7 @@ class Classifier(lightning.LightningModule):
         super().__init__()
         self.net = torch.nn.Sequential(torch.nn.Linear(64, 1), torch.nn.Flatten(0))
         self.val = imbtorch.ImbalanceReport("binary", logits=True, prefix="val_")
-        self.sweep = imbtorch.ThresholdSweep("balanced_accuracy", logits=True, prefix="val_best_")
+        self.sweep = imbtorch.ThresholdSweep("balanced_accuracy", logits=True, prefix="val_sweep_")
         self.test = imbtorch.ImbalanceReport("binary", prefix="test_")
 
     def training_step(self, batch, batch_idx):
@@ -33,7 +33,7 @@ class Classifier(lightning.LightningModule):
 
     def on_validation_epoch_end(self):
         self.log_dict(self.val)  # val_balanced_accuracy, val_recall, ...
-        self.log_dict(self.sweep)  # val_best_threshold, val_best_value; sets self.sweep.rule, which checkpoints hold
+        self.log_dict(self.sweep)  # val_sweep_threshold, val_sweep_value; sets self.sweep.rule, which checkpoints hold
 
     def test_step(self, batch, batch_idx):
         self.test.update(self.sweep.rule(self.net(batch[0])), batch[1])

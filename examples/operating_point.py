@@ -6,7 +6,7 @@ A small network learns on half of them. A quarter, the validation set, chooses t
 index of balanced accuracy (IBA), and the one with the best precision at which a recall of 0.6 is promised (at 0.8). The
 last quarter measures IBA at 0.5 and at the thresholds chosen.
 
-Read the result with care. The value of the best threshold on the validation set is the best of all, so it is too high;
+Read the result with care. The value at the chosen threshold on the validation set is too high, as this set chose it;
 the corrected one and that of the test set count. And both sets have few positives, eight to twelve of them, so the
 intervals are wide: that of one threshold may hold the value of the other.
 """

@@ -199,14 +199,16 @@ class Classes:
         for at in column.held:
             if found[at] == UNKNOWN:
                 text = f"{column.name} holds {keys[at]!r:.100}{column.where([at])}, which"
+                meant = did_you_mean(keys[at], self.names) if self.kind == "strings" else ""
                 remedy = "is none of class_names; add it there, or leave such rows out by "
+                if self.rules.ignored_by == "unclear":
+                    remedy = "is no class of the pool; correct it, or only if nobody can decide, pass "
                 remedy += f"{self.rules.ignored_by}={keys[at]!r:.100}"
                 if not of_target:
-                    meant = did_you_mean(keys[at], self.names) if self.kind == "strings" else ""
                     value = None if column.cells[at].kind == "missing" else keys[at]
-                    remedy = f"no target has{meant}; if it is a class, name all classes by class_names=[...]; if it is"
+                    remedy = "no target has; if it is a class, name all classes by class_names=[...]; if it is"
                     remedy += f" no answer, a report takes no_answer={value!r:.50}"
-                raise ValueError(f"{text} {remedy}; classes are {first_names(self.names)}")
+                raise ValueError(f"{text} {remedy}; classes are {first_names(self.names)}{meant}")
         return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -330,7 +331,7 @@ def check_square(counts: Counts) -> Tensor:
     if not isinstance(counts, Tensor):
         raise TypeError(
             f"counts must be a tensor [..., K, K] or Margins, got {type(counts).__name__}; use "
-            f"{'its counts()' if hasattr(counts, 'counts') else 'torch.as_tensor'}"
+            f"{'its counts' if hasattr(type(counts), 'counts') else 'torch.as_tensor'}"
         )
     if counts.is_nested:
         raise TypeError("counts must be an ordinary tensor [..., K, K], got a nested one; pass its parts one by one")
@@ -504,15 +505,17 @@ def checked_function(measure: Measure, name: str = "measure") -> Measure:
     return measure
 
 
-MANY = 12  # allowed values from which an error shows them last
+MANY = 12  # allowed values from which an error shows the nearest ones alone
+MOST_COMPARED = 100  # characters of a name that are compared with them
 
 
 def check_choice(name: str, value: object, allowed: Sequence[object], remedy: str = "") -> None:
     """Raise ValueError, which ends with a remedy, unless an argument has one of the allowed values."""
     if value not in allowed:
         choices, meant = ", ".join(map(repr, allowed)), did_you_mean(value, allowed)
-        if len(allowed) > MANY:  # what may be meant must not stand behind all of them
+        if len(allowed) > MANY:
+            near = ", ".join(map(repr, get_close_matches(str(value)[:MOST_COMPARED], map(str, allowed), 5, 0.0)))
             raise ValueError(
-                f"{name} must be one of {len(allowed)} names, got {value!r}{meant}{remedy}; all: {choices}"
+                f"{name} must be one of {len(allowed)} names, got {value!r}{meant}{remedy}; nearest: {near}"
             )
         raise ValueError(f"{name} must be one of {choices}, got {value!r}{meant}{remedy}")

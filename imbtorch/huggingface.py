@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from imbtorch.compat import evaluation_of_transformers, rank_zero, training_has_ended, warn_caller, warn_once
-from imbtorch.metrics.base import ADVICE, FEWEST, MANY, never_predicted
-from imbtorch.metrics.report import ImbalanceReport
-from imbtorch.metrics.shared_result import SharedResult
+from imbtorch.metrics.flat_monitors import Course, is_harmed
+from imbtorch.metrics.shared_result import ReportedValue, SharedResult
 from imbtorch.suggestions import did_you_mean, first_names
 
 __all__ = ["compute_metrics"]
@@ -77,7 +76,8 @@ def compute_metrics(
     begins = True  # whether the next predictions are the first of an evaluation
     evaluation: FrameType | None = None  # call of the evaluation whose batches are counted
     already_warned: set[str] = set()
-    flat: list[bool] = []  # for each evaluation, whether one class was predicted for all samples
+    key = None if args is None else args.metric_for_best_model
+    course = None if key is None else _course(report, key)
 
     def computed(evaluated: Any, compute_result: bool = True) -> dict[str, float]:
         nonlocal begins, evaluation
@@ -96,8 +96,9 @@ def compute_metrics(
             return {}
         ended, evaluation = training_has_ended(evaluation), None
         values = report.compute()
-        if args is not None and isinstance(report, ImbalanceReport):
-            _warn_of_one_class(report, args.metric_for_best_model, flat, ended, already_warned)
+        if course is not None:
+            course.add(float(values[course.value.full_name]))
+            _warn_of_flat_values(course, str(key), ended, already_warned)
         return {value.name + report.postfix: float(values[value.full_name]) for value in report.values()}
 
     return computed
@@ -153,28 +154,25 @@ def _whole(labels: Tensor) -> Tensor:
     return whole
 
 
-def _warn_of_one_class(
-    report: ImbalanceReport, key: str | None, flat: list[bool], ended: bool, shown: set[str]
-) -> None:
+def _monitored(report: SharedResult, key: str | None) -> ReportedValue | None:
+    """Return the value of a ``metric_for_best_model``, which the name of an evaluation set may precede."""
+    named = [value for value in report.values() if f"_{key}".endswith(f"_{value.name}{report.postfix}")]
+    return max(named, key=lambda value: len(value.name), default=None)  # as in eval_night_iam
+
+
+def _course(report: SharedResult, key: str) -> Course | None:
+    """Return the evaluations of the monitored value, to come, if it can be judged."""
+    value = _monitored(report, key)
+    return None if value is None or not Course.judges(value) else Course(value)
+
+
+def _warn_of_flat_values(course: Course, key: str, ended: bool, shown: set[str]) -> None:
     """Warn once if the monitored value could not choose, as the guard does in Lightning."""
-    flat.append(any(never_predicted(report.result().margins)))
-    named = any(f"_{key}".endswith(f"_{value.name}{report.postfix}") for value in report.values())
-    harmed = (ended and all(flat) and len(flat) >= FEWEST) or (all(flat[-MANY:]) and len(flat) >= MANY)
-    if not (named and harmed and rank_zero()) or report.prevalence is not None:
-        return
-    made = {
-        "binary": "ThresholdSweep('balanced_accuracy'",
-        "multiclass": "LogitAdjustmentSweep('balanced_accuracy', prior",
-    }
-    made |= {"multilabel": f"ThresholdSweep('balanced_accuracy', task='multilabel', num_labels={report.num_labels}"}
-    warn_once(
-        shown,
-        "one class",
-        f"metric_for_best_model={key!r} could not choose: in {len(flat)} evaluations one class was predicted for all "
-        f"samples. {ADVICE}: compute_metrics(imbtorch.{made[report.task]}, logits=True), args) and "
-        "metric_for_best_model='value'",
-        again=True,
-    )
+    kept = 0 if ended and all(course.flat) else None  # of other evaluations it is not known which one is kept
+    if is_harmed(course.flat, kept, ended) and rank_zero():
+        text = f"metric_for_best_model={key!r} could not choose in {len(course.flat)} evaluations: {course.reasons[-1]}"
+        how = f"compute_metrics({course.sweep()}, args) and metric_for_best_model='value'"
+        warn_once(shown, "flat", f"{text}. {course.remedy(how)}", again=True)
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------
@@ -207,10 +205,8 @@ def _check_arguments(report: SharedResult, args: Any) -> None:
             "several evaluation sets"
         )
     names = {value.name + report.postfix: value.higher_is_better for value in report.values()}
-    # with several evaluation sets, the name of a set precedes it, as in eval_night_iam
-    named = [name for name in names if f"_{key}".endswith(f"_{name}")]
-    if named:
-        _check_direction(key, names[max(named, key=len)], args)
+    if (value := _monitored(report, key)) is not None:
+        _check_direction(key, value.higher_is_better, args)
     elif args.load_best_model_at_end and key in (None, "loss"):  # the default is "loss"
         directed = {name: better for name, better in names.items() if better is not None}
         name = next(iter(directed), "iam")

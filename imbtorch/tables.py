@@ -21,7 +21,7 @@ from typing import Any, TextIO
 WIDTH = 100  # characters of a printed line
 NAME = 40  # characters of the name of a row in a table that is wider
 COUNTS = ("support", "predicted", "positives")  # columns that count samples, or sum their weights
-SMALL = ("score", "share")  # columns of probabilities that may be tiny, printed with three significant digits
+SMALL = ("alerts", "score", "share")  # columns of probabilities that may be tiny, printed with three significant digits
 
 
 class Cell(float):

@@ -1,6 +1,7 @@
 """A report as compute_metrics of a transformers Trainer, with real Trainers."""
 
 import os
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -350,10 +351,20 @@ def evaluated(predictions, ends=True, key="iam", task="binary"):
 def test_a_value_that_could_not_choose_is_told_at_the_end_and_after_ten_evaluations():
     negative, both = np.full(40, -2.0), np.where(np.arange(40) % 8 == 3, 1.0, -2.0)
     (text,) = evaluated([negative] * 3)
-    assert "metric_for_best_model='iam' could not choose: in 3 evaluations one class was predicted for all" in text
-    assert "Monitor the value of a sweep, and test with its rule: compute_metrics(imbtorch.ThresholdSweep(" in text
+    assert "metric_for_best_model='iam' could not choose in 3 evaluations: no sample was predicted as '1'" in text
+    (made,) = re.findall(r"and test with its rule: compute_metrics\((imbtorch\..*\)), args\) and metric_for_best", text)
+    assert "value" in eval(made, {"imbtorch": imbtorch})
     assert evaluated([negative] * 3, ends=False) == []
     assert evaluated([negative] * 2) == []
     assert evaluated([negative, negative, both]) == []
+    assert evaluated([both, *[negative] * 10], ends=False) == []  # the first is kept
     assert len(evaluated([negative] * 12, ends=False)) == 1
     assert evaluated([negative] * 12, key="loss") == []
+    assert len(evaluated([negative] * 3, key="eval_night_recall")) == 1
+
+
+def test_the_remedy_fits_the_cause():
+    rare = 1 / (1 + np.exp(np.linspace(-1, 6, 40)))
+    (text,) = evaluated([rare] * 3)
+    assert "no sample was predicted as '0'. But the scores lie in [0, 1] and crowd near 0" in text
+    assert "Sweep" not in text

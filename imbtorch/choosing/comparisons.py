@@ -46,7 +46,7 @@ from imbtorch.intervals.intervals import (
     warn_of_large_cluster,
 )
 from imbtorch.measures.named import Measured, measure_of_counts, measure_text, measures_of_counts
-from imbtorch.measures.traits import direction_of, needs_matrix
+from imbtorch.measures.traits import direction_of, needs_matrix, short_name
 from imbtorch.reports.result import ReportResult
 from imbtorch.suggestions import first_names
 from imbtorch.tables import html_table, wrapped
@@ -309,6 +309,7 @@ def paired_compare(
     at = None if looks is None and look is None else quantile_of_look(level, looks, look)
     if at is not None:
         level = level_to_draw(at)
+    measure = short_name(measure)
     if isinstance(measure, str) and measure in AREAS:
         given = {"num_classes": num_classes, "higher_is_better": higher_is_better, "totals": totals}
         given["ignore_index"] = ignore_index

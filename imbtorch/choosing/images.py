@@ -8,8 +8,9 @@ from imbtorch.counts import check_choice
 from imbtorch.intervals.draws import checked_whole, student_quantile
 from imbtorch.intervals.intervals import Interval, check_level, warn_of_large_cluster
 from imbtorch.measures.named import TRAITS
-from imbtorch.measures.traits import by_key
+from imbtorch.measures.traits import by_key, short_name
 
+EQUAL = 1e-9  # deviation of the mean below which all values are equal, but for rounding
 NAMES = tuple(name for name, traits in TRAITS.items() if "binary" in traits.averages)
 
 
@@ -20,8 +21,10 @@ def over_images(
     """Compute the mean over images of a measure of each image, such as the mean Dice of segmentation papers.
 
     The value of an image is that of the positive class; of several classes, or labels, each has a value, and the image
-    their mean. A class with predictions and no target counts 0; ``empty`` says what one with neither counts. The
-    interval is Student's t on the logit, of images, or of patients as a ratio (page "Intervals").
+    their mean. ``empty`` says what a class counts that an image neither holds nor predicts. One with predictions and no
+    target counts 0 (specificity and NPV, which are of the negatives, count 0 where an image has no negatives). The
+    interval is Student's t on the logit, of images, or of patients as a ratio; if all have the same value, it is an
+    exact bound (page "Intervals").
 
     Args:
         measure: ``"dice"`` (the same as ``"f1"``), ``"iou"``, ``"recall"``, ``"precision"``, ``"specificity"``,
@@ -44,6 +47,7 @@ def over_images(
     dice 0.556 [0.007, 0.995] (95% t on the logit, 3 of 4 images)
     """
     check_level(level)
+    measure = short_name(measure)
     check_choice("measure", measure, NAMES)
     check_choice("empty", str(empty), ("skip", "1", "0"))
     wide = checked_whole(counts)
@@ -69,9 +73,10 @@ def over_images(
     mean = sums.sum(0) / total
     variance = (sums - mean * number).square().sum(0) / (total.square() - number.square().sum(0))
     half = student_quantile(level, (there - 1).clamp(min=1)) * variance.sqrt() / (mean * (1 - mean))
-    alike = ((1 - level) / 2) ** (1 / there)  # exact bound of a mean in [0, 1] of which all clusters have the value 1
-    low = torch.where(mean == 1, alike, torch.where(mean == 0, 0.0, (mean.logit() - half).sigmoid()))
-    high = torch.where(mean == 0, 1 - alike, torch.where(mean == 1, 1.0, (mean.logit() + half).sigmoid()))
+    alike = ((1 - level) / 2) ** (1 / there)  # least share of a value that all clusters have, others being 0 or 1
+    equal = variance.sqrt() < EQUAL
+    low = torch.where(equal, mean * alike, (mean.logit() - half).sigmoid())
+    high = torch.where(equal, 1 - (1 - mean) * alike, (mean.logit() + half).sigmoid())
     for at, name in enumerate([measure, *(f"{measure}/{index}" for index in range(len(mean) - 1))]):
         of = f" of {int(there[at])} clusters" * (cluster is not None)
         method = f"t on the logit, {int(total[at])} of {len(wide)} images{of}"

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting.arguments import computed_on_cpu
-from imbtorch.counts import Measure, check_square, double, evaluated
+from imbtorch.counts import check_square, double, evaluated
 from imbtorch.intervals.draws import multinomial
 from imbtorch.intervals.intervals import posterior_of
-from imbtorch.measures.named import measure_of_counts
+from imbtorch.measures.named import Measured, measure_of_counts
 
 START = 30  # samples of the rarest class that are tried first
 MOST = 2**30  # greatest number of samples of the rarest class that is tried
@@ -20,7 +20,7 @@ PRECISE = 1.01  # the result is at most 1% above the least number that suffices 
 
 @computed_on_cpu
 def samples_needed(
-    measure: Measure,
+    measure: Measured,
     rates: Tensor,
     prevalence: Tensor,
     width: float,
@@ -39,7 +39,7 @@ def samples_needed(
     of ``assurance`` in simulations: a percent more samples narrows intervals by half a percent.
 
     Args:
-        measure: function of ``[..., K, K]`` with a value ``[...]``.
+        measure: name in the catalogue, or function of ``[..., K, K]`` with a value ``[...]``.
         rates: ``[K, K]`` expected rates of the classifier: each row has the shares of a class that are predicted as
             each class. Rows are normalised to sum to 1, so you can pass the counts of a first test set.
         prevalence: ``[K]`` shares of the classes, normalised to sum to 1. A class of prior 0 is left out.
@@ -66,8 +66,8 @@ def samples_needed(
     """
     _check(width, assurance)
     shares, relative = _shares(rates, prevalence)
-    evaluated(measure, shares * relative.unsqueeze(-1))
     called, cells = measure_of_counts(measure, len(shares)), shares.numel()
+    evaluated(called, shares * relative.unsqueeze(-1))
     at_once = max(1, 20_000_000 // cells // draws)
 
     def widths(rarest: int) -> Tensor:

@@ -21,7 +21,7 @@ from imbtorch.deciding.rules import LogitAdjustment, checked_shares
 from imbtorch.deciding.thresholds import InfeasibleError, Limits, held_text, worst_value
 from imbtorch.intervals.intervals import Interval, check_level
 from imbtorch.measures.named import PER_CLASS, AveragedMeasure, Measured, directed, of_name, resolved
-from imbtorch.measures.traits import by_any_name
+from imbtorch.measures.traits import by_any_name, short_name
 from imbtorch.reports.groups import checked_class_groups
 from imbtorch.reports.readings import values_of_class_groups, values_of_classes
 from imbtorch.reports.rows import Finder, Result, Row, shown
@@ -93,6 +93,7 @@ class AdjustmentSettings:
 
     def named(self, name: str, argument: str) -> AveragedMeasure:
         """Return the measure of a name: of the catalogue, or of a value of a class or class group."""
+        name = short_name(name)
         if name == self.name:
             return self.measure
         if name in by_any_name():
@@ -242,8 +243,7 @@ class LogitAdjustmentResult(Result):
                 constraints add to the ones of the sweep; ``{}`` removes all constraints of the sweep.
 
         Returns:
-            The point as :class:`~imbtorch.deciding.adjustments.AdjustmentPoint`, which
-            :meth:`imbtorch.LogitAdjustment.take` accepts.
+            :class:`~imbtorch.statistics.AdjustmentPoint`, which :meth:`imbtorch.LogitAdjustment.take` accepts.
 
         Raises:
             ValueError: if no tau satisfies the constraints (the error says what is reachable); for unknown measures,
@@ -335,10 +335,11 @@ class LogitAdjustmentResult(Result):
         held = self._held_text()
         return f"{shown}; {held}" if held else shown
 
-    def table(self) -> Table:
+    def table(self, digits: int = 3) -> Table:
         """Return the values of the plain rule, of tau = 1 and of the chosen tau: measures and recalls of class groups.
 
         ``table["value"]["recall/few"]["plain"]`` is one of them. The last line is :meth:`gain` with its interval.
+        ``digits`` is the number of decimals of values.
         """
         adjustments, settings = self._adjustments, self._tau_settings
         chosen = f"tau = {self.tau:g}" if self._feasible else ""
@@ -352,7 +353,8 @@ class LogitAdjustmentResult(Result):
         for name in names:
             each = self.curve(name)[1]
             values[name] = {head: Cell(each[i].item(), mark="*" * (head == chosen)) for head, i in columns.items()}
-        return Table({"value": values}, ("*: the chosen tau. " * bool(chosen) + self._gain_text(),))
+        notes = ("*: the chosen tau. " * bool(chosen) + self._gain_text(),)
+        return Table({"value": values}, notes, digits=digits)
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw measures and recalls of the class groups over tau, with the chosen one marked.

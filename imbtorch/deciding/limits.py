@@ -13,6 +13,7 @@ from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, matrix, ratio
 from imbtorch.deciding.thresholds import PROPORTIONS, Limit, Limits
 from imbtorch.measures.named import AveragedMeasure, Measured, resolved
+from imbtorch.measures.traits import short_name
 
 
 def checked_limits(at_least: Mapping[str, float], alerts: float | None) -> Limits:
@@ -20,8 +21,10 @@ def checked_limits(at_least: Mapping[str, float], alerts: float | None) -> Limit
     limits = checked_floors(at_least, partial(of_binary_counts, "at_least"))
     if alerts is not None:
         if not 0 < real_number("alerts", alerts) <= 1:
-            raise ValueError(f"alerts must be a share of samples in (0, 1], got {alerts!r}; 50 in 10,000 are 0.005")
-        limits["alerts"] = Limit(_alerts, float(alerts), least=False)
+            raise ValueError(
+                f"alerts must be a share of samples in (0, 1], got {alerts!r}; 150 of 5,000 rows a day is 0.03"
+            )
+        limits["alerts"] = Limit(alert_rate, float(alerts), least=False)
     return limits
 
 
@@ -30,13 +33,20 @@ def checked_floors(at_least: Mapping[str, float], measure_of: Callable[[str], Av
     if not isinstance(at_least, Mapping):
         raise TypeError(f"at_least must be a dict of floors such as {{'recall': 0.8}}, got {at_least!r}")
     limits: dict[str, Limit] = {}
-    for name, floor in at_least.items():
-        measure = measure_of(name)
+    for given, floor in at_least.items():
+        name, measure = short_name(given), measure_of(given)
+        if name in limits:
+            raise ValueError(f"at_least must not name a measure twice, got {list(at_least)}")
         if not measure.higher_is_better:
             raise ValueError(f"at_least names {name!r}, but higher values of it are not better; choose another measure")
         bound = real_number(f"at_least[{name!r}]", floor)
         if math.isnan(bound):
             raise ValueError(f"at_least[{name!r}] must be a number such as 0.8, got {floor!r}")
+        highest = measure.traits.value_range[1]
+        high = math.inf if highest is None else highest
+        if bound > high:
+            percent = f"; {bound:g}% is {bound / 100:g}" if high == 1 and bound <= 100 else ""
+            raise ValueError(f"at_least[{name!r}] is {floor!r}, but {name} is at most {high:g}{percent}")
         limits[name] = Limit(measure, bound, least=True)
     return limits
 
@@ -96,7 +106,7 @@ def check_promise(limits: Limits, sure: float) -> None:
             )
 
 
-def _alerts(counts: Counts) -> Tensor:
+def alert_rate(counts: Counts) -> Tensor:
     """Return the share of samples that are predicted positive."""
     wide = matrix(counts)
     return ratio(wide[..., 1].sum(-1), wide.sum((-2, -1)))

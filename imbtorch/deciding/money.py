@@ -16,6 +16,7 @@ from torch import Tensor
 
 from imbtorch.counting.arguments import real_number
 from imbtorch.counts import check_choice
+from imbtorch.deciding.costs import NAMES
 from imbtorch.deciding.points import NUMBER, as_json, as_number
 from imbtorch.reports.files import digest_of
 from imbtorch.reports.opened import fits
@@ -23,7 +24,6 @@ from imbtorch.tables import replace_file, wrapped
 from imbtorch.version import __version__
 
 FORMAT, SCHEMA = "imbtorch point of row costs", 1  # of files
-COSTS = ("miss", "false_alarm", "investigation")
 FOLDS, LARGEST, FAR = 10, 10, 10  # held-out parts; positives whose share is printed; ratio of medians that is noted
 NUMBERS = {str: NUMBER}
 FORM: dict[str, Any] = {"offset": float, "costs": {str: (float, str)}, "scores": str, "logits": bool}
@@ -120,7 +120,7 @@ class CostPoint:
         def term(given: float | str) -> str:
             return f"{given:.15g}" if isinstance(given, (int, float)) else '"' + given.replace('"', '""') + '"'
 
-        miss, alarm, look, score = map(term, (*(self.costs[name] for name in COSTS), self.scores))
+        miss, alarm, look, score = map(term, (*(self.costs[name] for name in NAMES), self.scores))
         paid = f"({look} + {alarm})" if look != "0" != alarm else look if alarm == "0" else alarm
         odds = f"EXP({score} - {self.offset!r})" if self.logits else score
         paid = paid if self.logits else f"{math.exp(self.offset)!r} * (1 - {score}) * {paid}"
@@ -158,7 +158,7 @@ class CostPoint:
 def cost_point_of(data: Mapping[str, Any]) -> CostPoint:
     """Make a point of the contents of a file; raise for those that no point has."""
     given = {name: data[name] for name in FORM}
-    if not fits(given, FORM) or {*given["costs"]} != {*COSTS}:
+    if not fits(given, FORM) or {*given["costs"]} != {*NAMES}:
         raise ValueError("a point of row costs has an offset, its costs by name, and what its alerts cost")
     return CostPoint(**given | {"values": {name: as_number(each) for name, each in given["values"].items()}})
 
@@ -169,11 +169,11 @@ def row_costs(costs: Any, others: Mapping[str, Any]) -> dict[str, float | str]:
         example = "{'miss': 'amount', 'investigation': 4}"
         raise ValueError(f"costs must name that of a miss if there is no measure, as in {example}, got {costs!r}")
     for name in costs:
-        check_choice("costs", name, COSTS)
+        check_choice("costs", name, NAMES)
     wrong = [name for name, each in others.items() if each is not None]
     if wrong:
         raise ValueError(f"costs of rows take no {wrong[0]}: each row counts by its own costs; leave {wrong[0]} out")
-    found = {name: costs.get(name, 0) for name in COSTS}
+    found = {name: costs.get(name, 0) for name in NAMES}
     found = {k: each if isinstance(each, str) else real_number(f"costs[{k!r}]", each) for k, each in found.items()}
     for name, each in found.items():
         if not isinstance(each, str) and not 0 <= each < math.inf:

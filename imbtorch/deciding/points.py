@@ -13,6 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from imbtorch.counts import evaluated
+from imbtorch.deciding.costs import PRICES, price_text
+from imbtorch.deciding.limits import checked_limits
 from imbtorch.intervals.intervals import Interval
 from imbtorch.reports.files import digest_of
 from imbtorch.reports.opened import fits
@@ -31,7 +34,8 @@ class OperatingPoint:
 
     Attributes:
         threshold: probability strictly above which 1 is predicted; above a logit of 36.7 it is 1 in float64.
-        value: value of the measure that was swept; it looks better than it is, see :attr:`corrected`.
+        value: value of the measure that was swept; it looks better than it is, see :attr:`corrected`. Nan without
+            positives.
         counts: ``[2, 2]`` as counted.
         recall: share of the positives that are predicted positive.
         precision: share of positives among positive predictions, nan without any; at ``prevalence`` if there is one.
@@ -45,6 +49,8 @@ class OperatingPoint:
         log_odds: log-odds of the threshold; None if they are those of the probability.
         measure: name of the measure that was swept.
         limits: name of each constraint -> its bound, least or (of alerts) greatest.
+        costs: cost of a ``miss``, ``false_alarm``, ``hit`` and ``true_negative``, and the costs a sample at the
+            ``chosen`` threshold, at 0.5 (``half``), with ``no_alarm`` and with ``all_alarms``; empty without costs.
         correct: function that computes :attr:`corrected`; None if it is unknown.
 
     >>> point = OperatingPoint(0.3, 0.8, torch.tensor([[90, 10], [1, 9]]), 0.9, 9 / 19, 19 / 110, {"recall": 0.86})
@@ -65,6 +71,7 @@ class OperatingPoint:
     log_odds: float | None = None
     measure: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict, init=False)
     correct: Callable[[], Interval] | None = field(default=None, repr=False)
     _advice = staticmethod(str)  # text about the rule of the sweep, which DecidingSweep replaces
     class_axis = 0  # that of the rule
@@ -84,6 +91,7 @@ class OperatingPoint:
         data: dict[str, Any] = {"format": FORMAT, "schema": SCHEMA, "imbtorch": __version__}
         data |= {name: getattr(self, name) for name in PLAIN}
         data |= {"limits": dict(self.limits), "holds": dict(self.holds), "counts": self.counts.tolist()}
+        data |= {"costs": dict(self.costs)} if self.costs else {}  # which 0.7 knows not
         data["corrected"] = found and {name: float(getattr(found, name)) for name in ENDS} | {"method": found.method}
         data = as_json(data)
         replace_file(path, json.dumps(data | {"sha256": digest_of(data)}, indent=1, allow_nan=False).encode())
@@ -99,14 +107,36 @@ class OperatingPoint:
             )
         return self.threshold
 
+    def notes_on(self, counts: Tensor) -> list[str]:
+        """Say whether rows with these counts ``[2, 2]`` keep the limits, and whether they probably chose the point."""
+        floors, notes = {name: each for name, each in self.limits.items() if name != "alerts"}, []
+        for name, limit in checked_limits(floors, self.limits.get("alerts")).items():
+            value, kept = evaluated(limit.measure, counts).item(), bool(limit.kept(counts))
+            side = "which keeps" if kept else "below" if limit.least else "above"
+            notes.append(f"{name} {value:.4g}, {side} the limit of {limit.bound:.4g}")
+        if notes and self.sure is not None:
+            notes[-1] += f" ({self._promise})"
+        if torch.equal(counts.double(), self.counts.double()):
+            corrected = "" if self.corrected is None else f"; corrected: {self.corrected}"
+            notes.append(f"probably chosen on these rows, so that {self.measure} is too high on average{corrected}")
+        return notes
+
+    @property
+    def _promise(self) -> str:
+        """Text of the guarantee; empty without one."""
+        new = f"new samples like the {self.counts.sum():g} that chose it"
+        return "" if self.sure is None else f"promised at sure={self.sure:g} for {new}"
+
     def __str__(self) -> str:
         """Return one sentence, which says how the rule of the sweep takes the threshold if it has another one."""
         flags = {0.0: ", which flags nobody", 1.0: ", which flags everybody"}.get(self.alerts, "")
         held = "".join(f"; limit of {name} holds with probability {chance:.2f}" for name, chance in self.holds.items())
-        level = "" if self.sure is None else f"; promised at sure={self.sure:g}"
+        sure = f"; {self._promise}" if self._promise else ""
+        values = f"value {self.value:.3f}, recall {self.recall:.3f}, precision {self.precision:.3f}"
+        values = values if bool(self.counts[1].any()) else "value, recall and precision undefined without positives"
         return wrapped(
-            f"threshold {threshold_text(self.threshold, self.log_odds)}{flags}: value {self.value:.3f}, recall "
-            f"{self.recall:.3f}, precision {self.precision:.3f}, alerts {self.alerts:.3g}{held}{level}{self._advice()}"
+            f"threshold {threshold_text(self.threshold, self.log_odds)}{flags}: {values}, alerts "
+            f"{self.alerts:.3g}{price_text(self.costs, self.counts)}{held}{sure}{self._advice()}"
         )
 
 
@@ -146,12 +176,18 @@ FORM = {
     **dict.fromkeys(("format", "imbtorch", "measure", "sha256"), str),
     **dict.fromkeys(("log_odds", "value", "recall", "precision", "alerts"), NUMBER),
     **{"schema": int, "threshold": float, "logits": (bool, None), "sure": (float, None), "counts": [[float]]},
-    **{"limits": {str: float}, "holds": {str: NUMBER}, "corrected": (INTERVAL, None)},
+    **{
+        "costs": (dict.fromkeys(PRICES, float), {}),
+        "limits": {str: float},
+        "holds": {str: NUMBER},
+        "corrected": (INTERVAL, None),
+    },
 }
 
 
 def point_of(data: Mapping[str, Any]) -> OperatingPoint:
     """Make an operating point of the contents of a file; raise for those that no point has."""
+    data = {"costs": {}, **data}
     counts = torch.tensor(data["counts"]) if fits(data, FORM) else torch.empty(0)
     if counts.shape != (2, 2) or bool((counts < 0).any()) or not 0 <= data["threshold"] <= 1:
         raise ValueError("a point has a threshold in [0, 1], counts [2, 2], and its values")
@@ -163,7 +199,9 @@ def point_of(data: Mapping[str, Any]) -> OperatingPoint:
     if odds is not None and abs(torch.tensor(odds, dtype=torch.double).sigmoid() - plain["threshold"]) > 1e-6:
         raise ValueError("log_odds are not those of the threshold")
     holds = {name: as_number(each) for name, each in data["holds"].items()}
-    point = OperatingPoint(**plain, counts=counts, holds=holds, limits=dict(data["limits"]))
+    limits, costs = dict(data["limits"]), dict(data["costs"])
+    point = OperatingPoint(**plain, counts=counts, holds=holds, limits=limits)
+    vars(point)["costs"] = costs
     if (given := data["corrected"]) is not None:
         low, high, middle = (torch.tensor(as_number(given[k]), dtype=torch.double) for k in ("low", "high", "estimate"))
         vars(point)["corrected"] = Interval(middle, low, high, given["level"], given["method"])

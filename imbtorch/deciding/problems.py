@@ -11,17 +11,20 @@ from torch import Tensor
 from imbtorch.counting.logits import PROBABILITIES, crowd_near_zero, near_zero
 from imbtorch.counts import ratio, two_by_two
 from imbtorch.deciding.adjustments import maximised
+from imbtorch.deciding.costs import swapped_text
 from imbtorch.deciding.curves import by_labels, cells_at, unresolved
 from imbtorch.deciding.thresholds import InfeasibleError, worst_value
 from imbtorch.reports.groups import few_samples_text
 from imbtorch.reports.problems import describe_unseen
 from imbtorch.reports.rows import Finder
+from imbtorch.suggestions import first_names
 
 if TYPE_CHECKING:
     from imbtorch.deciding.adjustment_result import LogitAdjustmentResult
     from imbtorch.deciding.sweep_result import SweepResult
 
 TOLERANCE, FEW_TOLERANCE = 0.002, 0.01  # errors of an area that need no warning: of one bin, of AUC by few scores
+FEW_POSITIVES = 10  # below which a threshold rests on few scores
 CROWD = 100  # number of samples in a bin from which to warn
 APART = 0.3  # total variation between prior and samples from which their order may be wrong
 ALIKE = 0.1  # total variation between both, each sorted, below which it is
@@ -148,12 +151,32 @@ def _without_threshold(result: SweepResult) -> str:
     return f"{'; '.join(texts[:3])}{more}; the worst possible value, {worst:g}, is reported"
 
 
+def _best_at_an_end(result: SweepResult) -> str:
+    """Describe a measure that is best where all samples are flagged, or none, and is swept without limits."""
+    measure, free = result._settings.measure, not result._settings.constrained
+    if not (free and measure.traits.at_an_end and measure.average == "binary"):
+        return ""
+    return (
+        f"{measure.name} alone is best where all samples are flagged, or none, whatever the scores; add limits, such "
+        "as alerts=0.01 or at_least={'precision': 0.5}, or sweep a measure of both errors, such as 'f1'"
+    )
+
+
+def _swapped_costs(result: SweepResult) -> str:
+    """Describe costs of which a false alarm is dearer than a miss of the rarer class."""
+    costs = result._settings.costs
+    if costs is None:
+        return ""
+    (true_negative, false_alarm), (miss, hit) = costs.tolist()
+    return swapped_text(false_alarm - true_negative, miss - hit, result._histogram.sum(-1).reshape(-1, 2).sum(0))
+
+
 def _few_samples(result: SweepResult) -> str:
     """Describe, as a report does, a value at the prevalence that one error more would change far too much."""
     settings, shares, places = result._settings, result._settings.shares(), result._chosen.place.reshape(-1)
     low, high = settings.measure.traits.value_range
     known = low is not None and high is not None and low >= -1 and high <= 1
-    if shares is None or settings.counting.weighted or not known:
+    if shares is None or settings.counting.weighted or not (known and settings.name):
         return ""
     of_labels = result._histogram.reshape(len(places), *result._histogram.shape[-2:])
     counts = two_by_two(*cells_at(of_labels, torch.arange(len(places)), places))
@@ -166,7 +189,19 @@ def _few_samples(result: SweepResult) -> str:
     return few_samples_text(settings.measure, names, counts, shares.reshape(-1, 2), (0, 1), samples_text)
 
 
+def _few_positives(result: SweepResult) -> str:
+    """Name labels and classes whose thresholds depend on a few scores."""
+    settings, positives = result._settings, result._histogram[..., 1, :].sum(-1).reshape(-1).tolist()
+    names = [name for name, number in zip(settings.class_names, positives, strict=True) if 0 < number < FEW_POSITIVES]
+    if not names or settings.counting.weighted:
+        return ""
+    of = "" if settings.counting.task == "binary" else f" of {first_names(names)}"
+    what = f"fewer than {FEW_POSITIVES} positives{of}"
+    return f"{what}: the threshold rests on a few scores, and another sample would choose another one"
+
+
 OF_THRESHOLDS: tuple[Finder, ...] = (
+    ("few positives", _few_positives),
     ("unseen", _unseen),
     ("probabilities", _like_probabilities),
     ("crowded", _beyond_the_ends),
@@ -174,6 +209,8 @@ OF_THRESHOLDS: tuple[Finder, ...] = (
     ("crowded", _crowds),
     ("infeasible", _without_threshold),
     ("few samples", _few_samples),
+    ("measure", _best_at_an_end),
+    ("costs", _swapped_costs),
 )
 """Kind of each problem of a sweep, and the function of a result that describes it."""
 

@@ -1,7 +1,8 @@
-"""Results of sweeps: values, curves, intervals and best thresholds, independent of the sweep."""
+"""Results of sweeps: values, curves, intervals and chosen thresholds, independent of the sweep."""
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +15,9 @@ from torch import Tensor
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import check_generator, computed_on_cpu
 from imbtorch.counting.tasks import Counting
-from imbtorch.counts import check_choice, evaluated
+from imbtorch.counts import check_choice, evaluated, two_by_two
 from imbtorch.deciding.calibration import Calibration
+from imbtorch.deciding.costs import Costs, prices
 from imbtorch.deciding.curves import (
     area,
     area_interval,
@@ -23,6 +25,7 @@ from imbtorch.deciding.curves import (
     average_precision_interval,
     bootstrap_histogram,
     by_labels,
+    cells_at,
     matrices_of,
     partial_area_at,
     partial_areas,
@@ -30,6 +33,7 @@ from imbtorch.deciding.curves import (
     roc_curve,
 )
 from imbtorch.deciding.histogram import Hidden, Histogram
+from imbtorch.deciding.limits import alert_rate
 from imbtorch.deciding.points import OperatingPoint, threshold_text
 from imbtorch.deciding.problems import OF_THRESHOLDS
 from imbtorch.deciding.rules import Threshold
@@ -39,7 +43,7 @@ from imbtorch.deciding.thresholds import held_text, probabilities, read_at, with
 from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import effective_samples
 from imbtorch.intervals.intervals import Interval, check_level, outermost, posterior_of, quantiles
-from imbtorch.reports.rows import PROMISED, Finder, Result
+from imbtorch.reports.rows import PROMISED, Finder, Result, Row  # noqa: F401 - hints of a dataclass need Row
 from imbtorch.reports.texts import UNSURE
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Cell, Table
@@ -52,7 +56,6 @@ RESAMPLES = 400
 DRAWS = 10_000  # draws, or resamples of buckets, for the interval of the value
 MOST_DRAWN = 10  # most labels or classes in one picture
 MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals of their values
-FEW_POSITIVES = 10  # below which the table says that a threshold rests on few scores
 MOST_IN_TABLE = 20  # and a table, for which one waits
 
 
@@ -107,6 +110,7 @@ class SweepResult(Result):
     @property
     def log_odds(self) -> Tensor:
         """Log-odds of the chosen threshold, float64 ``[]`` or ``[L]``; above 36.7 its probability is 1 in float64."""
+        self._check_measure()
         return self._chosen.log_odds.clone()
 
     @property
@@ -118,7 +122,7 @@ class SweepResult(Result):
         """
         if self._settings.counting.task == "multiclass":
             raise ValueError("a sweep of several classes has no rule; LogitAdjustmentSweep chooses one for them")
-        rule = Threshold(log_odds=self._chosen.log_odds, logits=self.logits)
+        rule = Threshold(log_odds=self.log_odds, logits=self.logits)
         rule._mark("class_axis", self.class_axis)
         return rule
 
@@ -137,6 +141,7 @@ class SweepResult(Result):
 
     def curve(self) -> tuple[Tensor, Tensor]:
         """Return the thresholds ``[T]`` and the measure at each of them, ``[T]`` or ``[L, T]``."""
+        self._check_measure()
         settings = self._settings
         values = partial(evaluated, settings.measure)
         return settings.stored[0].clone(), settings.of_rates(lambda r: values(matrices_of(r).double()), self._histogram)
@@ -206,8 +211,9 @@ class SweepResult(Result):
             "sweep.metric(Recall, at=point).interval()"
         )
         if name == self._settings.name:
-            remedy = f"; 'value' is the best {name}"
-        check_choice("name", name, ("threshold", "value", *get_args(Also)), remedy)
+            remedy = f"; 'value' is the {name} at the chosen threshold"
+        known = ("threshold", "value", *get_args(Also)) if self._settings.name else ("auc", AP)
+        check_choice("name", name, known, remedy)
         if name in ("auc", AP):
             histogram = self._countable(repr(name), level, generator)
             if name == AP and self._settings.prevalence is not None:
@@ -271,7 +277,7 @@ class SweepResult(Result):
     def _value_interval(
         self, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
     ) -> Interval:
-        """Compute the interval of the best value of one label, corrected for the choice."""
+        """Compute the interval of the chosen value of one label, corrected for the choice."""
         settings = self._settings
         measure = settings.at_prevalence(settings.measure, index)
         corrected = self._held_out(index, histogram, generator)
@@ -291,7 +297,7 @@ class SweepResult(Result):
         return replace(found, low=low, high=high, method=method)
 
     def _corrected(self, index: int) -> Interval:
-        """Compute the interval of the value at the best threshold of one label; equal calls draw alike."""
+        """Compute the interval of the value at the chosen threshold of one label; equal calls draw alike."""
         return self._value_interval(index, self._parts()[index], 0.95, torch.Generator().manual_seed(0))
 
     def _held_out(self, index: int, histogram: Tensor, generator: torch.Generator | None) -> HeldOut:
@@ -362,6 +368,7 @@ class SweepResult(Result):
             ValueError: for a level outside (0, 1), weighted counts, if no label has targets of both classes, and if no
                 threshold satisfies the constraints.
         """
+        self._check_measure()
         return self._interval_of_labels("the gain", self._gain, level, generator)
 
     def _gain(self, index: int, histogram: Tensor, level: float, generator: torch.Generator | None) -> Interval:
@@ -422,7 +429,7 @@ class SweepResult(Result):
         *,
         at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
-        costs: Tensor | Sequence[Sequence[float]] | None = None,
+        costs: Costs | None = None,
         sure: float | None = None,
         generator: torch.Generator | None = None,
     ) -> OperatingPoint | dict[str, OperatingPoint]:
@@ -431,7 +438,8 @@ class SweepResult(Result):
         Constraints add to the ones of the sweep, and a constraint of the same name replaces the one of the sweep;
         ``at_least={}`` removes all of them, also ``alerts``. Without constraints and costs it is the threshold of the
         sweep; with them it is the single best threshold, of tied ones the lowest, and predicting no positives is a
-        candidate as well.
+        candidate as well. On negatives alone, the normal samples of anomaly detection, limits of ``alerts`` and
+        ``specificity`` give the lowest threshold that keeps them; the value is then undefined.
 
         A constraint that is just satisfied on validation data holds in the population about half of the time; ``holds``
         of the result gives a probability for each. ``sure`` restricts the choice to thresholds for which all
@@ -446,8 +454,9 @@ class SweepResult(Result):
                 sweep.
             alerts: greatest share of samples that may be predicted positive, in (0, 1], such as 0.005 for 50 in 10,000;
                 by default the value of the sweep.
-            costs: ``[[0, fp], [fn, 0]]``, cost of a sample of the row's class that is predicted as the column's class.
-                The threshold with the lowest expected cost is then chosen, instead of the best value of the measure.
+            costs: ``{"miss": 10, "false_alarm": 1, "investigation": 0}``, the last of which is paid for each flagged
+                sample, right or wrong, or ``[[0, false_alarm], [miss, 0]]``. The threshold with the lowest expected
+                cost is then chosen, instead of the best value of the measure.
             sure: level of a guarantee that all constraints hold in the population, in [0.5, 1); by default the value of
                 the sweep, without one the constraints need to hold on the counted samples only.
             generator: source of randomness, on the CPU; by default one of a fixed seed.
@@ -460,8 +469,9 @@ class SweepResult(Result):
             ValueError: if no threshold satisfies the constraints (the error says what is achievable) or none can be
                 guaranteed to; for constraints out of range, an unknown measure or one of which lower is better; for
                 ``sure`` with a measure that has no guarantee, also at the ``prevalence``; for constraints with weighted
-                counts; and if only one class has targets.
+                counts; and if only one class has targets, except for limits of alerts and specificity on negatives.
         """
+        self._check_measure()
         check_generator(generator)
         generator = generator or torch.Generator().manual_seed(0)
         settings = self._settings.within(at_least, alerts, costs, sure)
@@ -469,7 +479,7 @@ class SweepResult(Result):
             self._warn_if_dependent(PROMISED)
         points = {
             settings.class_names[index]: self._point(settings, index, histogram, generator)
-            for index, histogram in self._to_choose_from()
+            for index, histogram in self._to_choose_from(settings)
         }
         return points["0"] if settings.counting.task == "binary" else points
 
@@ -491,13 +501,14 @@ class SweepResult(Result):
         threshold, worth = settings.at(place), None
         if histogram.ndim == 3:
             worth = effective_samples(counts_at(filled(with_one(histogram)), place).double(), 2)
-        flagged = at[:, 1].double()
+        own, alone = replace(self, _settings=settings), not bool(counts[1].any())  # of normal samples
+        flagged, half = at[:, 1].double(), read_at(shares, counts_at(pooled(histogram).double(), settings.half))
         point = OperatingPoint(
             threshold[0],
-            evaluated(settings.measure, at).item(),
+            math.nan if alone else evaluated(settings.measure, at).item(),
             counts,
             (flagged[1] / at[1].double().sum()).item(),
-            (flagged[1] / flagged.sum()).item(),
+            math.nan if alone else (flagged[1] / flagged.sum()).item(),
             (at[..., 1].sum() / at.sum()).item(),
             probabilities(counts, settings.limits, shares, generator, worth),
             settings.sure,
@@ -505,11 +516,13 @@ class SweepResult(Result):
             threshold[1],
             settings.name if settings.costs is None else f"{settings.name} (threshold by costs)",
             {name: limit.bound for name, limit in settings.limits.items()},
-            None if settings.counting.weighted else partial(replace(self, _settings=settings)._corrected, index),
+            correct=None if settings.counting.weighted or alone else partial(own._corrected, index),
         )
         vars(point)["class_axis"] = self.class_axis
+        if settings.costs is not None:
+            vars(point)["costs"] = prices(settings.costs, at.double(), half)
         if point.alerts in (0, 1):
-            warn_caller(f"ThresholdSweep: the best threshold predicts the same for all samples: {point}")
+            warn_caller(f"ThresholdSweep: the chosen threshold predicts the same for all samples: {point}")
         return point
 
     def metric(
@@ -519,7 +532,7 @@ class SweepResult(Result):
         at: OperatingPoint | Mapping[str, OperatingPoint] | None = None,
         **arguments: Any,
     ) -> M:
-        """Make a metric with the best threshold, or with the best threshold of each label for multilabel.
+        """Make a metric with the chosen threshold, or with that of each label for multilabel.
 
         Args:
             cls: metric class, :class:`~imbtorch.ImbalanceReport` or ``functools.partial`` of one.
@@ -537,6 +550,7 @@ class SweepResult(Result):
                 "update it with that class against the rest"
             )
         if at is None:
+            self._check_measure()
             self._to_choose_from()
             chosen, odds = self._values_of("threshold").tolist(), self._chosen.log_odds.reshape(-1).tolist()
         else:
@@ -573,6 +587,14 @@ class SweepResult(Result):
             text += f"; or build {made}({task!r}{size}, threshold={at!r})"
         return text
 
+    def _check_measure(self) -> None:
+        """Raise if there is no measure, for which a threshold could be chosen."""
+        if not self._settings.name:
+            raise ValueError(
+                "no threshold was chosen, because the sweep computes areas alone; name a measure to choose one for, as "
+                "in ThresholdSweep('f1', also=['auc'])"
+            )
+
     def _of_one_class(self, histogram: Tensor) -> Tensor:
         """Return a bool ``[L]``, True for labels that lack positive or negative targets."""
         return (histogram.sum(-1) == 0).any(-1).reshape(-1)
@@ -583,10 +605,15 @@ class SweepResult(Result):
         of_labels = "" if self._settings.counting.task == "binary" else f" of {first_names(names)}"
         return f"{consequence} without positive and negative targets{of_labels}; count samples of both"
 
-    def _to_choose_from(self) -> list[tuple[int, Tensor]]:
-        """Return index and histogram of each label or class except an ignored one; raise if one lacks a class."""
+    def _to_choose_from(self, settings: SweepSettings | None = None) -> list[tuple[int, Tensor]]:
+        """Return index and histogram of each label or class except an ignored one; raise if one lacks a class.
+
+        Limits of alerts and specificity can also be kept on normal samples alone.
+        """
         ignored = self._settings.counting.ignored_class
         one_class = self._of_one_class(self._histogram)
+        if settings is not None and settings.prevalence is None and settings.of_negatives:
+            one_class &= self._histogram[..., 0, :].sum(-1).reshape(-1) == 0
         left_out = ignored if self._settings.counting.task == "multiclass" else None
         if left_out is not None:
             one_class[left_out] = False
@@ -596,32 +623,37 @@ class SweepResult(Result):
 
     # --- table and pictures ------------------------------------------------------------------------------------------
 
-    def table(self) -> Table:
-        """Return positives, best threshold and value of each label or class, and the value corrected for the choice.
+    def table(self, digits: int = 3) -> Table:
+        """Return positives, threshold, alert rate and value of each label or class, and the corrected value.
 
-        The corrected value is the estimate of ``interval("value")`` with its bounds. It takes some
-        0.2 s a label, so with more than 20 labels or classes it is left out. It is nan for labels that have targets of
-        one class only, and for weighted counts. The binary task has one row, for class 1. A note names labels and
-        classes with fewer than ten positives: their thresholds depend on a few scores.
+        ``alerts`` is the share of samples that the threshold flags, at ``prevalence`` if there is one. The corrected
+        value, for the choice on the same samples, is the estimate of ``interval("value")`` with its bounds. It takes
+        some 0.2 s a label, so with more than 20 labels or classes it is left out. It is nan for labels that have
+        targets of one class only, and for weighted counts. The binary task has one row, for class 1. ``digits`` is the
+        number of decimals of values. A note names labels and classes with fewer than ten positives.
 
         >>> from imbtorch import ThresholdSweep
         >>> sweep = ThresholdSweep("f1", thresholds=11)
         >>> scores = torch.tensor([0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75])
         >>> sweep.update(scores.repeat(5), torch.tensor([0, 0, 0, 1, 0, 1, 1, 1]).repeat(5))
         >>> print(sweep.table())
-        class  positives  threshold  value             corrected
-        1             20        0.3  0.889  0.775 [0.596, 0.963]
-        value: f1 at the best threshold, corrected for the choice on the same samples (95% held-out tenths,
+        class  positives  threshold  alerts  value             corrected
+        1             20        0.3   0.625  0.889  0.775 [0.596, 0.963]
+        value: f1 at the chosen threshold, corrected for the choice on the same samples (95% held-out tenths,
           posterior)
         """
+        self._check_measure()
         task = self._settings.counting.task
         names = ("1",) if task == "binary" else self._settings.class_names
         columns = {
             "positives": self._histogram[..., 1, :].sum(-1).reshape(-1).tolist(),
             "threshold": self._values_of("threshold").tolist(),
+            "alerts": self._alert_rates().tolist(),
             "value": self._values_of("value").tolist(),
         }
-        note = f"value: {self._settings.name} at the best threshold"
+        within = self._settings.within_text
+        where = f"threshold chosen {within}" if within else "chosen threshold"
+        note = f"value: {self._settings.name} at the {where}"
         if len(names) <= MOST_IN_TABLE:
             nan = torch.full((len(names),), torch.nan)
             found = self._with_interval("value", nan, list(range(len(names))))
@@ -630,26 +662,20 @@ class SweepResult(Result):
             method = found.method.partition(";")[0] or "interval"
             note += f", corrected for the choice on the same samples (95% {method})"
         rows = {name: {head: cells[at] for head, cells in columns.items()} for at, name in enumerate(names)}
-        few = [name for name, number in zip(names, columns["positives"], strict=True) if 0 < number < FEW_POSITIVES]
         notes: tuple[str, ...] = (note,)
         texts = map(threshold_text, columns["threshold"], self._chosen.log_odds.reshape(-1).tolist())
         rounded = [f"{name}: {text}" for name, text in zip(names, texts, strict=True) if "logit" in text]
         notes += (f"probabilities that are rounded: {first_names(rounded)}",) if rounded else ()
-        if few and not self._settings.counting.weighted:
-            kind = "" if task == "binary" else f" of {first_names(few)}"
-            notes += (
-                f"fewer than {FEW_POSITIVES} positives{kind}: the threshold rests on a few scores, and another sample "
-                "would choose another one",
-            )
-        return Table({"label" if task == "multilabel" else "class": rows}, (*notes, *self.problems.values()))
+        kind = "label" if task == "multilabel" else "class"
+        return Table({kind: rows}, (*notes, *self.problems.values()), digits=digits)
 
     def plot(self, kind: Curve | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.
 
-        The best threshold is marked in each curve, with its value; with several labels or classes the value is in the
-        legend. Of more than ten labels or classes, the ten with the fewest positives are drawn.
+        The chosen threshold is marked in each curve, with its value and the highest one, which of several labels or
+        classes are in the legend. Of more than ten labels or classes, the ten with the fewest positives are drawn.
 
-        Legends and error bars show 95% intervals (:meth:`interval`): the corrected interval of the best value, for up
+        Legends and error bars show 95% intervals (:meth:`interval`): the corrected interval of the chosen value, for up
         to five labels because it takes draws, AUC, and average precision. Intervals that cannot be computed are
         left out, such as the intervals of weighted counts. The default thresholds are spaced evenly as logits, and so
         is their axis.
@@ -672,9 +698,10 @@ class SweepResult(Result):
         check_choice("kind", kind, (None, *get_args(Curve)))
         known = len(self._settings.class_names)
         if kind is None and ax is None:
-            third: Curve = "precision_recall" if known == 1 else AP
-            figure, axes = figure_of_panels(3, entries=3 + min(MOST_DRAWN, known))
-            for each, beside in zip(("value", "roc", third), axes, strict=True):
+            kinds: list[Curve] = ["value", "roc", "precision_recall" if known == 1 else AP]
+            kinds = kinds if self._settings.name else kinds[1:]
+            figure, axes = figure_of_panels(len(kinds), entries=3 + min(MOST_DRAWN, known))
+            for each, beside in zip(kinds, axes, strict=True):
                 self.plot(each, beside)
             return figure, axes
         if kind is None or kind == "value":
@@ -703,22 +730,24 @@ class SweepResult(Result):
         from imbtorch.plots.thresholds import plot_sweep
 
         thresholds, values = self.curve()
-        best = torch.stack((self._values_of("threshold"), self._values_of("value")), -1)
-        few, nan = len(best) <= MOST_CORRECTED, torch.full((len(best),), torch.nan)
+        chosen = torch.stack((self._values_of("threshold"), self._values_of("value")), -1)
+        few, nan = len(chosen) <= MOST_CORRECTED, torch.full((len(chosen),), torch.nan)
         return plot_sweep(
             thresholds,
             values.reshape(-1, len(thresholds))[labels],
             ax,
-            best=best[labels],
+            chosen=chosen[labels],
             corrected=self._with_interval("value", nan, labels) if few else None,
             labels=[self._settings.class_names[index] for index in labels],
             name=self._settings.name,
             scale="logit" if self._settings.crowded else "linear",
+            within=self._settings.within_text,
+            higher_is_better=bool(self._settings.measure.higher_is_better),
         )
 
     def _plot_areas(self, kind: Areas, labels: list[int], ax: Any | None) -> tuple[Any, Any]:
         """Draw curves with their areas, or average precisions alone."""
-        from imbtorch.plots.operating import plot_average_precisions, plot_best_thresholds
+        from imbtorch.plots.operating import plot_average_precisions, plot_chosen_thresholds
 
         name, areas = ("auc", self.auc()) if kind == "roc" else (AP, self.average_precision())
         swept = self._settings.parts(self._histogram if kind == "roc" else self.rates(), None)
@@ -728,15 +757,22 @@ class SweepResult(Result):
         if kind == AP:
             item = "Class" if self._settings.counting.task == "multiclass" else "Label"
             return plot_average_precisions(counts, ax, precisions=shown, item=item)
-        return plot_best_thresholds(
+        return plot_chosen_thresholds(
             kind,
             counts,
             ax,
             places=self._chosen.place.reshape(-1)[labels],
-            best=self._values_of("threshold")[labels],
-            measure=self._settings.name,
+            thresholds=self._values_of("threshold")[labels] if self._settings.name else None,
+            chosen_for=f"{self._settings.name} {self._settings.within_text}".rstrip(),
             areas=shown,
         )
+
+    def _alert_rates(self) -> Tensor:
+        """Return the share of samples that the chosen threshold of each label flags, float64 ``[L]``."""
+        places = self._chosen.place.reshape(-1)
+        of_labels = self.rates().reshape(len(places), *self._histogram.shape[-2:])
+        tn, fp, fn, tp = cells_at(of_labels, torch.arange(len(places)), places)
+        return alert_rate(two_by_two(tn, fp, fn, tp)) * (self.log_odds.reshape(-1) < torch.inf)  # nothing is above 1
 
     def _values_of(self, name: str) -> Tensor:
         """Return a value of all labels, float64 ``[L]`` on the CPU."""

@@ -15,9 +15,10 @@ from imbtorch.counting.arguments import Task, in_class_order
 from imbtorch.counting.logits import logit_threshold
 from imbtorch.counting.tasks import Counting, check_memory
 from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_rows, shown_dtype
+from imbtorch.deciding.costs import Costs, checked_costs
 from imbtorch.deciding.curves import area, average_precision, by_labels, partial_area_at
 from imbtorch.deciding.histogram import DEFAULT, Grid, Histogram, counted_edges
-from imbtorch.deciding.limits import at_observed_odds, check_promise, checked_limits, of_binary_counts
+from imbtorch.deciding.limits import alert_rate, at_observed_odds, check_promise, checked_limits, of_binary_counts
 from imbtorch.deciding.steady import counts_at, pooled, single_threshold, single_thresholds, steady_threshold
 from imbtorch.deciding.thresholds import (
     Candidates,
@@ -25,11 +26,13 @@ from imbtorch.deciding.thresholds import (
     Limits,
     all_promised,
     candidates,
+    limits_text,
     with_one,
     worst_value,
 )
 from imbtorch.measures import expected_cost
 from imbtorch.measures.named import AtPrevalence, AveragedMeasure, Measured, directed
+from imbtorch.measures.traits import short_name
 from imbtorch.reports.rows import Row
 from imbtorch.reports.texts import UNSURE, checked_names
 
@@ -63,7 +66,7 @@ class SweepSettings:
         counting: how samples are counted.
         class_names: names of the labels or classes; ``("0",)`` in the binary task.
         measure: swept measure, with a direction.
-        name: name of the measure in pictures.
+        name: name of the measure in pictures; empty without one, for areas alone.
         thresholds: float64 ``[T]`` on the CPU, sorted.
         odds: their log-odds.
         also: names of further values.
@@ -94,7 +97,7 @@ class SweepSettings:
     @classmethod
     def of(
         cls,
-        measure: Measured,
+        measure: Measured | None,
         thresholds: int | Tensor | None = None,
         task: Task = "binary",
         *,
@@ -104,7 +107,7 @@ class SweepSettings:
         also: Sequence[Also] = (),
         at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
-        costs: Tensor | Sequence[Sequence[float]] | None = None,
+        costs: Costs | None = None,
         sure: float | None = None,
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         higher_is_better: bool | None = None,
@@ -131,12 +134,9 @@ class SweepSettings:
         names = tuple(map(str, range(histogram.labels)) if class_names is None else checked_names(class_names))
         if len(names) != histogram.labels:
             raise ValueError(f"class_names must hold {histogram.labels} names, got {len(names)}")
-        swept = directed(of_binary_counts("measure", measure), higher_is_better)
+        named_also = _checked_also(measure, also, (at_least, alerts, costs, sure, higher_is_better))
+        swept = directed(of_binary_counts("measure", measure or "balanced_accuracy"), higher_is_better)
         evaluated(swept, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu"))  # raises before the first epoch
-        if isinstance(also, str):
-            raise TypeError(f"also must be a sequence of names, got the string {also!r}; write also=({also!r},)")
-        for each in also:
-            check_choice("also", each, get_args(Also))
         shares, named = None, ("0", "1") if task == "binary" else names
         if prevalence is not None:
             shares = counting.checked_prevalence(in_class_order("prevalence", prevalence, named))
@@ -144,10 +144,10 @@ class SweepSettings:
             counting,
             names,
             swept,
-            swept.traits.key or str(getattr(swept.function, "__name__", "value")),
+            "" if measure is None else swept.traits.key or str(getattr(swept.function, "__name__", "value")),
             grid.thresholds,
             grid.odds,
-            tuple(dict.fromkeys(also)),
+            named_also,
             shares,
             crowded=grid.name == DEFAULT,
             limits=checked_limits({} if at_least is None else at_least, alerts),
@@ -193,7 +193,7 @@ class SweepSettings:
     def rows(self) -> list[Row]:
         """Rows of all reported values; the mean of labels or classes follows the values of each."""
         found = []
-        for name in ("threshold", "value", *self.also):
+        for name in (*("threshold", "value") * bool(self.name), *self.also):
             found += self.rows_of(name)
             if self.counting.task != "binary" and name in ("value", "auc", AP):
                 found.append(Row(name, found[-1].better))
@@ -201,12 +201,15 @@ class SweepSettings:
 
     def chosen(self, histogram: Tensor, buckets: Tensor | None = None) -> Chosen:
         """Choose the threshold of each label from its counts, or with clusters from those of buckets ``[M, ...]``."""
+        if not self.name:  # none is needed for areas
+            place = torch.full(histogram.shape[:-2], self.half, device="cpu")
+            return Chosen(place, self.stored[0][place], self.stored[1][place], place * torch.nan)
         return self._within_limits(histogram) if self.constrained else self._best(histogram, buckets)
 
     def values(self, histogram: Tensor, chosen: Chosen) -> dict[Row, Tensor]:
         """Return the value of each row, at the chosen thresholds."""
         wide = shown_dtype()
-        found = {"threshold": chosen.threshold, "value": chosen.value}
+        found = {"threshold": chosen.threshold, "value": chosen.value} if self.name else {}
         whole = histogram.sum(-1).gt(0).all(-1)  # labels that have targets of both classes
         for name in self.also:
             if name == "partial_auc":
@@ -227,6 +230,17 @@ class SweepSettings:
     def constrained(self) -> bool:
         """True if the threshold is chosen within limits or by costs."""
         return bool(self.limits) or self.costs is not None
+
+    @property
+    def of_negatives(self) -> bool:
+        """True if there are limits, which negatives alone can show to be kept."""
+        return bool(self.limits) and self.limits.keys() <= {"alerts", "specificity"}
+
+    @property
+    def within_text(self) -> str:
+        """Limits and costs by which the threshold is chosen, as text; empty without."""
+        parts = ["by costs"] * (self.costs is not None) + [f"with {limits_text(self.limits)}"] * bool(self.limits)
+        return " ".join(parts if self.sure is None else [*parts, f"at sure={self.sure:g}"])
 
     @property
     def steady(self) -> bool:
@@ -291,10 +305,11 @@ class SweepSettings:
         """
         where = "" if self.counting.task == "binary" else f"{self.class_names[index]}: "
         swept = candidates(pooled(histogram), self.shares_of(index))
-        place, feasible = swept.best(self.objective(), self.limits, where)
+        objective = self.objective() if bool(swept.counts[0, 1].any()) else alert_rate  # the lowest, of negatives alone
+        place, feasible = swept.best(objective, self.limits, where)
         if self.sure is not None:
             promised = all_promised(self._promised(index, histogram), swept.counts, self.sure, where)
-            place = swept.best_of(self.objective(), feasible & promised)
+            place = swept.best_of(objective, feasible & promised)
         return swept, place
 
     def _within_limits(self, histogram: Tensor) -> Chosen:
@@ -323,7 +338,7 @@ class SweepSettings:
         self,
         at_least: Mapping[str, float] | None,
         alerts: float | None,
-        costs: Tensor | Sequence[Sequence[float]] | None,
+        costs: Costs | None,
         sure: float | None,
     ) -> SweepSettings:
         """Return the settings with further limits; an empty ``at_least`` first removes all of these settings."""
@@ -399,13 +414,19 @@ class SweepSettings:
         return measure if higher else negated(measure)
 
 
-def checked_costs(costs: Tensor | Sequence[Sequence[float]] | None) -> Tensor | None:
-    """Convert costs to float64 ``[2, 2]`` on the CPU and try them; None stays None."""
-    if costs is None:
-        return None
-    given = torch.as_tensor(costs, dtype=torch.float64, device="cpu").clone()
-    expected_cost(torch.ones(2, 2, dtype=torch.float64, device="cpu"), costs=given)
-    return given
+def _checked_also(measure: Measured | None, also: Sequence[str], chosen_by: tuple[object, ...]) -> tuple[str, ...]:
+    """Return the names of further values; raise if no measure says what the threshold is chosen for."""
+    if isinstance(also, str):
+        raise TypeError(f"also must be a sequence of names, got the string {also!r}; write also=({also!r},)")
+    also = tuple(dict.fromkeys(map(short_name, also)))
+    for each in also:
+        check_choice("also", each, get_args(Also))
+    if measure is None and (not also or "partial_auc" in also or any(each is not None for each in chosen_by)):
+        raise ValueError(
+            "measure must name what the threshold is chosen for, such as 'f1'; only also=['auc', 'average_precision'] "
+            "needs none, which then computes areas alone"
+        )
+    return also
 
 
 def _logits(probabilities: Tensor) -> Tensor:

@@ -270,10 +270,10 @@ def all_promised(limits: Limits, counts: Tensor, sure: float, where: str) -> Ten
     every = torch.stack(list(single.values())).all(0)
     if not bool(every.any()):
         alone = {name: limit for name, limit in limits.items() if not bool(single[name].any())}
-        reason = f"{_text(alone)} at none" if alone else "each limit at some, but never all at one"
+        reason = f"{limits_text(alone)} at none" if alone else "each limit at some, but never all at one"
         raise InfeasibleError(
-            f"{where}no threshold can be promised to have {_text(limits)} at sure={sure:g} ({reason}); count more "
-            "samples, lower sure, or loosen the limits",
+            f"{where}no threshold can be promised to have {limits_text(limits)} at sure={sure:g} ({reason}); count "
+            "more samples, lower sure, or loosen the limits",
             {name: limit.bound for name, limit in limits.items()},
         )
     return every
@@ -298,13 +298,13 @@ def _drawn(counts: Tensor, generator: torch.Generator | None, worth: Tensor | No
     """
     prior = torch.tensor([[0.5, 0.5], [1.0, 1e-9]], dtype=torch.float64)
     totals = counts.sum(-1)
-    share = torch.ones_like(totals) if worth is None else ratio(worth, totals)
+    share = torch.ones_like(totals) if worth is None else ratio(worth, totals).masked_fill(totals == 0, 1.0)
     concentrations = counts * share.unsqueeze(-1) + prior, totals * share + 0.5
     cells, sizes = (gammas(each.flatten(), DRAWS, generator).T.reshape(DRAWS, *each.shape) for each in concentrations)
     return cells / cells.sum(-1, keepdim=True) * (sizes / share).unsqueeze(-1)
 
 
-def _text(limits: Limits) -> str:
+def limits_text(limits: Limits) -> str:
     """Write limits as text."""
     return " and ".join(f"{name} {'>=' if limit.least else '<='} {limit.bound:g}" for name, limit in limits.items())
 
@@ -329,7 +329,7 @@ def infeasible(
             reached.append(f"the {end} {name}{' with the other limits' * bool(others)} is {best:.4g}")
             reachable[name] = best.item()
     nowhere = f"even without any one of them, no {what} keeps the others"
-    text = f"{where}no {what} has {_text(limits)}: {'; '.join(reached) or nowhere}"
+    text = f"{where}no {what} has {limits_text(limits)}: {'; '.join(reached) or nowhere}"
     return InfeasibleError(text, {name: limit.bound for name, limit in limits.items()}, reachable)
 
 

@@ -27,7 +27,7 @@ class ConfusionFigures(Callback):
     - ``_groups``: each measure (of ``per_group``, or all) for each group of samples, with its value for all groups.
     - ``_class_groups``: each measure of class groups.
     - ``_curves``: the measure of a :class:`~imbtorch.ThresholdSweep` over its thresholds, the ROC curve and precision
-      over recall, with the best threshold and 95% intervals, as the ``plot`` of its result draws them. With several
+      over recall, with the chosen threshold and 95% intervals, as the ``plot`` of its result draws them. With several
       labels or classes, the ten with the fewest positives, and average precisions in place of precision over recall. If
       no label has targets of both classes, nothing is drawn and a warning says so, once.
 

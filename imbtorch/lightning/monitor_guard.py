@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakSet
 
@@ -31,11 +31,11 @@ from imbtorch.compat import (
 from imbtorch.deciding.rules import LogitAdjustment, Threshold
 from imbtorch.lightning.base import Callback, is_fitting, reports, shared_results
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
-from imbtorch.lightning.flat_monitors import Course, is_harmed
 from imbtorch.lightning.loggers import mlflow_problem, names_for_mlflow
 from imbtorch.measures.traits import by_any_name
-from imbtorch.metrics.base import MANY, CountsMetric
+from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.deciding import DecidingSweep
+from imbtorch.metrics.flat_monitors import MANY, Course, is_harmed
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
 from imbtorch.metrics.state import SyncedMetric
 from imbtorch.sampler import ExactBatchSampler
@@ -81,6 +81,8 @@ class _Guard:
         self._logged_as, self._courses, self._best, self._equal = {}, {}, {}, {}
         self._already_warned = {key for key in self._already_warned if not key.startswith("flat ")}
         list(self._checkpoints.newly_kept(trainer))  # what an earlier fit has kept
+        for _, sweep in _sweeps(pl_module).values():
+            sweep.begin_fit()
         _set_all(pl_module, RULES, "quiet", True)  # until the first validation has chosen
 
     def _check_processes(self, trainer: Any, module: nn.Module) -> None:
@@ -127,7 +129,7 @@ class _Guard:
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin as before a validation; watch what reports count if the checkpoint was kept by the value of a sweep."""
         self.on_validation_start(trainer, pl_module)
-        if any(sweep.keeps for sweep in _sweeps(pl_module).values()):
+        if any(sweep.keeps for _, sweep in _sweeps(pl_module).values()):
             for _, metric in _counting_metrics(pl_module):
                 metric.watched = []
 
@@ -136,24 +138,21 @@ class _Guard:
         if trainer.state.fn != "test":
             return
         states = [each for each in checkpoint.get("callbacks", {}).values() if isinstance(each, dict)]
-        states = [each for each in states if each.get("monitor") and each.get("best_model_path")]
-        tested = os.path.basename(str(trainer.ckpt_path))
-        mine = [each for each in states if os.path.basename(each["best_model_path"]) == tested]
-        monitors = {each["monitor"] for each in (mine or states)}
-        for name, sweep in _sweeps(pl_module).items():
+        kept = [(each["best_model_path"], each["monitor"]) for each in states if each.get("monitor")]
+        kept, tested = [each for each in kept if each[0]], str(trainer.ckpt_path)
+        there = [each for each in kept if each[0] == tested]  # unless its folder was moved
+        by_name = [each for each in kept if os.path.basename(each[0]) == os.path.basename(tested)]
+        monitors = {monitor for _, monitor in there or by_name or kept}
+        for name, (_, sweep) in _sweeps(pl_module).items():
             sweep.keeps = name if monitors == {name} else sweep.keeps * (monitors == {sweep.keeps})
 
     def _warn_of_half_adoption(self, trainer: Any, module: nn.Module) -> None:
         """Warn of a test at 0.5 of a checkpoint that was kept by the value at a sweep's threshold, or at its tau."""
-        tested = [(path, metric, metric.watched) for path, metric in _counting_metrics(module) if metric.watched]
-        at_half = all(
-            set(torch.tensor(getattr(each, "threshold", 0.5)).view(-1).tolist()) == {0.5} for _, each, _ in tested
-        )
-        paths = {id(child): path for path, child in shared_results(module)}
-        for name, sweep in _sweeps(module).items():
+        tested = {path: metric for path, metric in _counting_metrics(module) if metric.watched}
+        for name, (sweep_path, sweep) in _sweeps(module).items():
             unused = sweep.keeps == name and sweep.rule is not None and not sweep.rule.used
-            if unused and at_half and tested and not any(map(bool, (flag for *_, flags in tested for flag in flags))):
-                path, rule = tested[0][0], f"{_code(paths[id(sweep)])}.rule"
+            if unused and tested and all(map(_counted_at_half, tested.values())):
+                path, rule = next(iter(tested)), f"{_code(sweep_path)}.rule"
                 self._warn(
                     trainer,
                     f"half {name}",
@@ -355,7 +354,7 @@ class _Guard:
         sweeps = _sweeps(pl_module)
         for callback, _, key, _ in _monitors(trainer):
             if key in sweeps and getattr(callback, "best_model_path", None):
-                sweeps[key].keeps = key
+                sweeps[key][1].keeps = key
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Check once more before a checkpoint is written."""
@@ -435,9 +434,8 @@ class _Guard:
                 if not ended:
                     what = f"has nothing to choose by so far, in {MANY} validations in a row"
                 text = f"{who}(monitor={key!r}, mode={mode!r}) {what}: {course.reasons[(best or 0) if ended else -1]}"
-                calls = _calls(module)
-                unlogged = {name: calls[name] for name in calls.keys() - trainer.callback_metrics.keys()}
-                self._warn(trainer, f"flat {key}", f"{text}. {course.remedy(module, unlogged)}")
+                how = _sweep_to_monitor(course, module, trainer.callback_metrics)
+                self._warn(trainer, f"flat {key}", f"{text}. {course.remedy(how)}")
 
     def _check_logged_reports(self, trainer: Any, module: nn.Module) -> None:
         """Raise if a step logs a report or sweep as a single value."""
@@ -692,10 +690,16 @@ def _metrics(module: nn.Module) -> Iterator[tuple[str, SyncedMetric]]:
             yield path, child
 
 
-def _sweeps(module: nn.Module) -> dict[str, DecidingSweep]:
-    """Return the sweeps of a module by the names of their values."""
-    found = [each for _, each in shared_results(module) if isinstance(each, DecidingSweep)]
-    return {value.full_name: sweep for sweep in found for value in sweep.values() if value.row.measure == "value"}
+def _sweeps(module: nn.Module) -> dict[str, tuple[str, DecidingSweep]]:
+    """Return the sweeps of a module, with the path of their attribute, by the names of their values."""
+    found = [(path, each) for path, each in shared_results(module) if isinstance(each, DecidingSweep)]
+    return {value.full_name: at for at in found for value in at[1].values() if value.row.measure == "value"}
+
+
+def _counted_at_half(metric: CountsMetric) -> bool:
+    """Return whether the batches that were watched held scores, and none of them classes, counted at 0.5."""
+    given = getattr(metric, "threshold", 0.5)
+    return not any(map(bool, metric.watched or ())) and {*(given if isinstance(given, tuple) else (given,))} == {0.5}
 
 
 def _counting_metrics(module: nn.Module) -> Iterator[tuple[str, CountsMetric]]:
@@ -703,6 +707,21 @@ def _counting_metrics(module: nn.Module) -> Iterator[tuple[str, CountsMetric]]:
     for path, metric in _metrics(module):
         if isinstance(metric, CountsMetric) and not isinstance(metric, DecidingSweep):
             yield path, metric
+
+
+def _sweep_to_monitor(course: Course, module: nn.Module, known: Container[str]) -> str:
+    """Return how to monitor a sweep of the module, or a new one, given the names that are logged."""
+    name, mode, path = f"{getattr(course.counter, 'prefix', '')}sweep_value", "max", "sweep"
+    first = (
+        f"build self.sweep = {course.sweep(f', prefix={name[:-5]!r}')} in __init__, update it with the scores in "
+        "validation_step, log it by self.log_dict(self.sweep), "
+    )
+    for own, (at, sweep) in _sweeps(module).items():
+        if own == sweep["value"].full_name and sweep.task == course.counter.task and sweep.rule is not None:
+            name, mode, path = own, "max" if sweep["value"].higher_is_better else "min", at
+            first = "" if name in known else f"log it by {_call(module, path, name)}, "
+            break
+    return f"{first}write monitor={name!r}, mode={mode!r}, and in test_step update with {_code(path)}.rule(scores)"
 
 
 def _calls(module: nn.Module) -> dict[str, str]:

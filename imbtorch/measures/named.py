@@ -34,6 +34,7 @@ from imbtorch.measures.traits import (
     defaults_of,
     direction_of,
     measure_function,
+    short_name,
     traits_of,
 )
 
@@ -309,10 +310,17 @@ def named_measures(measures: Mapping[str, Measured] | Sequence[str]) -> Mapping[
             f"imbalance_accuracy}}, got {measures!r}"
         )
     for name in measures:
-        check_choice("measures", name, tuple(by_any_name()))
-    if len(set(measures)) < len(measures):
-        raise ValueError(f"measures must not name a measure twice, got {list(measures)}")
-    return {name: name for name in measures}
+        if short_name(name) not in by_any_name():
+            check_choice("measures", name, tuple(by_any_name()))
+    return _by_short_name("measures", measures)
+
+
+def _by_short_name(argument: str, names: Sequence[str]) -> dict[str, Measured]:
+    """Return key -> name of measures; raise if two names are those of one measure."""
+    found: dict[str, Measured] = {short_name(name): name for name in names}
+    if len(found) < len(names):
+        raise ValueError(f"{argument} must not name a measure twice, got {list(names)}")
+    return found
 
 
 def per_class_measures(given: Sequence[str] | Mapping[str, Measured], counting: Counting) -> dict[str, AveragedMeasure]:
@@ -333,11 +341,9 @@ def per_class_measures(given: Sequence[str] | Mapping[str, Measured], counting: 
     if not isinstance(given, Mapping):
         fit = (name for name, traits in TRAITS.items() if "none" in allowed_averages(traits, counting))
         allowed = tuple(dict.fromkeys((*PER_CLASS, *fit)))  # error messages list the common ones first
-        for each in given:
+        for each in map(short_name, given):
             check_choice("per_class", each, allowed)
-        if len(set(given)) < len(given):
-            raise ValueError(f"per_class must not name a measure twice, got {list(given)}")
-        given = {name: name for name in given}
+        given = _by_short_name("per_class", given)
     return {name: _of_one(name, measured, counting) for name, measured in given.items()}
 
 
@@ -386,7 +392,7 @@ def resolved(
     traits, (function, arguments) = replace(known, higher_is_better=direction), arguments_of(given)
     if counting.layout == "margins" and traits.needs_matrix:
         raise ValueError(f"{name!r} needs the whole matrix, which state='margins' does not keep")
-    called = measured if isinstance(measured, str) else str(function.__name__)
+    called = short_name(measured) if isinstance(measured, str) else str(function.__name__)
     average = chosen_average(called, traits, counting, arguments.pop("average", "auto"))
     defaults = defaults_of(function)
     if traits.reads_threshold:

@@ -48,7 +48,7 @@ def precision(counts: Counts, average: Average = "macro") -> Tensor:
     return restore(averaged((tp, predicted), actual, predicted, average), counts)
 
 
-@catalogued("recall", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS_OR_POSITIVE)
+@catalogued("recall", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS_OR_POSITIVE, at_an_end=True)
 def recall(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Recall (sensitivity, true positive rate): the share of the samples of a class that are predicted as this class.
 
@@ -71,7 +71,7 @@ def recall(counts: Counts, average: Average = "macro") -> Tensor:
     return restore(averaged((tp, actual), actual, predicted, average), counts)
 
 
-@catalogued("specificity", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS_OR_POSITIVE)
+@catalogued("specificity", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS_OR_POSITIVE, at_an_end=True)
 def specificity(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Specificity (true negative rate): the share of the samples of other classes not predicted as this class.
 

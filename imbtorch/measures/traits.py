@@ -17,6 +17,13 @@ from imbtorch.counts import check_choice
 PER_CLASS = ("macro", "weighted", "none", "min")
 PER_CLASS_OR_POSITIVE = (*PER_CLASS, "micro", "binary")
 ALIASES = {"dice": "f1"}  # alternative keys
+OTHER_NAMES = {  # names of the field -> key
+    **dict.fromkeys(("sensitivity", "tpr", "true_positive_rate", "hit_rate"), "recall"),
+    **dict.fromkeys(("ppv", "positive_predictive_value"), "precision"),
+    **dict.fromkeys(("tnr", "true_negative_rate", "selectivity"), "specificity"),
+    **{"f1_score": "f1", "jaccard_index": "iou", "g_mean": "gmean", "phi": "mcc", "bacc": "balanced_accuracy"},
+    **{"auroc": "auc", "roc_auc": "auc", "ap": "average_precision"},
+}
 
 Function = TypeVar("Function", bound=Callable[..., Tensor])
 OfArguments: TypeAlias = Callable[[Mapping[str, Any]], bool]
@@ -34,6 +41,8 @@ class Traits:
         binary_only: whether the measure is for two classes only.
         reads_threshold: whether the argument ``threshold`` is the decision threshold of the predictions.
         needs_matrix: whether the measure needs the matrix; False if it also takes :class:`~imbtorch.counts.Margins`.
+        at_an_end: whether its value for the positive class is best where all samples are flagged, or none, whatever the
+            scores.
     """
 
     key: str = ""
@@ -43,6 +52,7 @@ class Traits:
     binary_only: bool = False
     reads_threshold: bool = False
     needs_matrix: bool = True
+    at_an_end: bool = False
 
 
 CATALOGUE: dict[Callable[..., Tensor], Traits] = {}
@@ -60,6 +70,7 @@ def catalogued(
     binary_only: bool = False,
     reads_threshold: bool = False,
     needs_matrix: bool | OfArguments = False,
+    at_an_end: bool = False,
 ) -> Callable[[Function], Function]:
     """Enter a function of counts into the catalogue with its key and its :class:`Traits`.
 
@@ -71,6 +82,7 @@ def catalogued(
         binary_only: whether the measure is for two classes only.
         reads_threshold: whether the argument ``threshold`` is the decision threshold of the predictions.
         needs_matrix: whether margins are not enough, or a function that derives it from the arguments of the measure.
+        at_an_end: whether the value for the positive class is best where all samples are flagged, or none.
     """
 
     def enter(function: Function) -> Function:
@@ -87,7 +99,9 @@ def catalogued(
         }
         given = {"higher_is_better": higher_is_better, "needs_matrix": needs_matrix}
         _READ_OFF[function] = {name: read for name, read in given.items() if callable(read)}
-        CATALOGUE[function] = Traits(key, direction, value_range, averages, binary_only, reads_threshold, matrix)
+        CATALOGUE[function] = Traits(
+            key, direction, value_range, averages, binary_only, reads_threshold, matrix, at_an_end
+        )
         CATALOGUE[function] = _given(function, {})
         function.__dict__["averages"] = averages  # torch.compile cannot look up functions in a dict
         return function
@@ -218,6 +232,18 @@ def by_any_name() -> dict[str, Callable[..., Tensor]]:
     return by_key() | {function.__name__: function for function in CATALOGUE}
 
 
+def short_name(name: Any) -> Any:
+    """Return the key of a measure or an area under a curve that has several names; anything else as it is.
+
+    >>> [short_name(name) for name in ("sensitivity", "imbalance_accuracy", "dice", "auroc", "cat")]
+    ['recall', 'iam', 'dice', 'auc', 'cat']
+    """
+    if not isinstance(name, str) or name in ALIASES:
+        return name
+    function = by_any_name().get(name)
+    return OTHER_NAMES.get(name, name) if function is None else CATALOGUE[function].key
+
+
 def arguments_of(measure: object) -> tuple[Any, dict[str, Any]]:
     """Return the function within a measure and the arguments that ``functools.partial`` adds to it by name."""
     function: Any = measure
@@ -242,8 +268,9 @@ def measure_function(measure: object, argument: str = "measure", given: Sequence
     function: Any = measure
     if isinstance(measure, str):
         known = by_any_name()
-        check_choice(argument, measure, tuple(known))
-        function = known[measure]
+        if (short := short_name(measure)) not in known:
+            check_choice(argument, measure, tuple(known))
+        function = known[short]
     bare, arguments = arguments_of(function)
     if not callable(bare) or isinstance(bare, type) or hasattr(bare, "compute"):
         raise TypeError(

@@ -33,8 +33,7 @@ ONE_HOT = (
     "predictions and targets [N, C] look one-hot, but are counted as C positions of each sample; for samples of one "
     "class pass preds.argmax(1) and target.argmax(1), for samples with C labels use task='multilabel'"
 )
-FEWEST, MANY = 3, 10  # validations of a fit that has ended, and validations in a row, from which to tell
-ADVICE = "Monitor the value of a sweep, and test with its rule"
+ONCE_A_FIT = {"crowded"}  # kinds of warnings that a reset does not bring back, since each epoch would
 _UPDATES: dict[str, list[Any]] = {}
 """Methods ``update`` that classes outside this package define, by their name."""
 
@@ -293,7 +292,7 @@ class CountsMetric(SummedState):
     def reset(self) -> None:
         """Set all counts to zero and start anew."""
         super().reset()
-        self._already_warned = self._already_warned & {"crowded"}  # each epoch would tell of such scores anew
+        self._already_warned = self._already_warned & ONCE_A_FIT
 
     # --- errors and warnings ----------------------------------------------------------------------------------------
 
@@ -363,7 +362,7 @@ class CountsMetric(SummedState):
     def _warn_once(self, kind: str, text: str) -> None:
         """Warn on rank zero, once for each kind of warning between resets."""
         if self._may_warn(kind):
-            warn_once(self._already_warned, kind, text)
+            warn_once(self._already_warned, kind, text, again=kind in ONCE_A_FIT)
 
     def _names(self) -> dict[str, list[str]]:
         given = {"class_names": getattr(self, "class_names", ()), "groups": self._counting.group_names or ()}
@@ -420,22 +419,6 @@ def _are_one_hot(metric: CountsMetric, preds: Tensor, target: Tensor) -> bool:
     if not reading_is_free(target) or of_labels or metric._update_count or target.shape[1] < 2:
         return False
     return all(bool(((each == 0) | (each == 1)).all() & (each.sum(1) == 1).all()) for each in (preds, target))
-
-
-def never_predicted(margins: Margins) -> list[list[int]]:
-    """Return for each label (one list without labels) the classes that have targets and no prediction.
-
-    The lists are empty unless one class is predicted in each label that has targets of several classes.
-
-    >>> import torch
-    >>> never_predicted(Margins(*torch.tensor([[8, 0, 0], [8, 1, 1], [10, 0, 0]])))
-    [[1, 2]]
-    """
-    actual, predicted = (part.reshape(-1, part.shape[-1]) for part in (margins.actual, margins.predicted))
-    several = (actual > 0).sum(-1) > 1
-    flat = bool(several.any()) and bool(((predicted > 0).sum(-1) == 1)[several].all())
-    lacking = (actual > 0) & (predicted == 0) & several.unsqueeze(-1)
-    return [row.nonzero().flatten().tolist() if flat else [] for row in lacking]
 
 
 def uncounted_text(name: str, tally: Sequence[float]) -> str:

@@ -55,6 +55,10 @@ class DecidingSweep(SharedResult):
     keeps: str = ""
     """Name of its value by which a callback kept the checkpoint that is tested; empty if that is not known."""
 
+    def begin_fit(self) -> None:
+        """Let the warnings that come once a fit come again; the guard of Lightning calls it."""
+        self._already_warned = set()
+
     def _to_judge(self, preds: Tensor, batch: Batch) -> Tensor | None:
         of_classes = self.task == "multiclass" or preds.ndim > batch.target.ndim
         return preds if of_classes else super()._to_judge(preds, batch)

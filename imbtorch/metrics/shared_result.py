@@ -17,7 +17,7 @@ from imbtorch.counts import has_float64
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.merging import batch_value
 from imbtorch.metrics.state import Setting, property_names
-from imbtorch.reports.rows import Result, Row
+from imbtorch.reports.rows import NOTED, Result, Row
 from imbtorch.suggestions import did_you_mean, first_names
 
 NESTED = (
@@ -166,7 +166,7 @@ class SharedResult(CountsMetric):
     def _warn_of_problems(self, result: Result) -> None:
         """Warn of what speaks against a result, once for each kind of problem between resets."""
         if not self.quiet and rank_zero():
-            for kind, text in result._found(self._already_warned):
+            for kind, text in result._found(self._already_warned | NOTED):
                 self._warn_once(kind, f"{type(self).__name__}: {text}")
 
     def _keep(self, result: Result) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -29,7 +29,9 @@ from imbtorch.counts import (
     sums,
     targets,
 )
+from imbtorch.intervals.buckets import resample_buckets
 from imbtorch.intervals.draws import DRAWS, seeded
+from imbtorch.intervals.intervals import Interval, bootstrap_of, posterior_of
 from imbtorch.measures import (
     Average,
     accuracy,
@@ -51,9 +53,6 @@ from imbtorch.metrics.base import (
 )
 from imbtorch.metrics.state import Setting
 from imbtorch.reports.texts import NO_BUCKETS, UNSURE
-
-if TYPE_CHECKING:
-    from imbtorch.intervals.intervals import Interval
 
 # measures of all samples; all others are means over classes, which leave out classes without targets
 OVER_SAMPLES = frozenset(
@@ -320,9 +319,6 @@ class ConfusionMatrixMetric(LocalCounts):
                 interval of the lowest of several uncertain values does not cover it; for weighted counts, which do not
                 hold the number of samples; for ``clusters=True`` without clusters.
         """
-        from imbtorch.intervals.buckets import resample_buckets
-        from imbtorch.intervals.intervals import bootstrap_of, posterior_of
-
         if self.weighted:
             raise ValueError(UNSURE)
         check_choice("method", method, ("posterior", "bootstrap"))

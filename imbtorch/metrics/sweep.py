@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +14,7 @@ from typing_extensions import Unpack
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.batches import Batch
 from imbtorch.counting.tasks import Counter
+from imbtorch.deciding.costs import Costs
 from imbtorch.deciding.histogram import Hidden, Histogram
 from imbtorch.deciding.rules import Threshold
 from imbtorch.deciding.sweep_result import SweepResult, result_of_histogram
@@ -21,7 +22,7 @@ from imbtorch.deciding.sweep_settings import Also, SweepSettings
 from imbtorch.measures.named import Measured
 from imbtorch.metrics.base import OnInvalid, TaskOptions, TorchmetricsArguments, canonical
 from imbtorch.metrics.deciding import DecidingSweep, of_last_result
-from imbtorch.metrics.shared_result import PREVALENCE
+from imbtorch.metrics.shared_result import PREVALENCE, ReportedValue
 from imbtorch.metrics.state import Setting
 from imbtorch.reports.rows import PROMISED, Row
 
@@ -38,18 +39,17 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self.test.update(self.sweep.rule(scores), y)  # in test_step, also after ckpt_path="best"
 
     ``sweep.rule`` is a :class:`~imbtorch.Threshold`, a submodule that takes the scores of class 1 and returns 0 and 1
-    (multilabel: a threshold for each label; multiclass: none). It predicts at 0.5, with a warning, until ``compute``
-    chooses.
-    Lightning's sanity check, test and predict do not change it; outside Lightning, do not update the sweep with test
-    data. ``sweep.rule.take(sweep.best(...))`` sets another threshold until the next ``compute`` with new samples.
+    (multilabel: a threshold for each label; multiclass and areas alone: none). It predicts at 0.5, with a warning,
+    until ``compute`` chooses. Lightning's sanity check, test and predict do not change it; elsewhere do not update it
+    with test data. ``sweep.rule.take(sweep.best(...))`` sets another threshold until new samples are computed.
 
     The logged value is too high, because the same samples chose the threshold; :meth:`interval` corrects it (page "How
     a choice is corrected"). The state is a histogram of scores, by default of 64 kB: AUC and average precision are
     exact to 0.002 unless ``compute`` tells of scores that share a bin (of few ones, on the CPU, from 0.01 on).
 
     Args:
-        measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or ``functools.partial`` of
-            one, computed for the positive class. Net benefit needs ``functools.partial(net_benefit, threshold=0.2)``.
+        measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or a partial of one such as
+            ``partial(net_benefit, threshold=0.2)``, for the positive class; left out for areas alone.
         thresholds: number of thresholds, evenly spaced from 0 to 1, or a sorted tensor of probabilities; by default
             4,097, the probabilities of logits from -100 to 100.
         task: ``"binary"``; ``"multilabel"``, with a sweep for each label; or ``"multiclass"``, with a sweep for each
@@ -62,7 +62,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         at_least: constraints under which the threshold is chosen, as name of a measure -> least value. If no threshold
             satisfies them, the worst possible value is logged, with one warning that says what is reachable.
         alerts: greatest share of samples that may be predicted positive; by default no constraint.
-        costs: ``[[0, fp], [fn, 0]]``: the threshold with the lowest expected cost is chosen.
+        costs: ``{"miss": 10, "false_alarm": 1}``, by which the cheapest threshold is chosen, as in :meth:`best`.
         sure: level of a guarantee that the constraints hold in the population (:meth:`best` says which can), such as
             0.9; by default they need to hold on the counted samples only.
         prevalence: class shares of the population for which all values are computed, as in
@@ -111,7 +111,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
     def __init__(
         self,
-        measure: Measured,
+        measure: Measured | None = None,
         thresholds: int | Tensor | None = None,
         task: Task = "binary",
         *,
@@ -121,7 +121,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         also: Sequence[Also] = (),
         at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
-        costs: Tensor | Sequence[Sequence[float]] | None = None,
+        costs: Costs | None = None,
         sure: float | None = None,
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         higher_is_better: bool | None = None,
@@ -146,7 +146,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self._hidden = Hidden()
         self._axis = 0  # number of dimensions of scores of both classes; 0 for scores of class 1
         initial = [0.5] * len(settings.class_names) if task == "multilabel" else 0.5
-        self._own_rule(None if task == "multiclass" else Threshold(initial, logits))
+        self._own_rule(None if task == "multiclass" or measure is None else Threshold(initial, logits))
         if clusters:
             self._warn_if_large(
                 f"{len(settings.thresholds)} thresholds and 64 buckets of clusters", "fewer thresholds="
@@ -166,7 +166,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         return str(index) if self.task == "binary" else self.class_names[index]
 
     def _shown_arguments(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"measure": self._measure.function}
+        shown: dict[str, Any] = {"measure": self._measure.function} if self._settings.name else {}
         shown |= {} if self._settings.crowded else {"thresholds": len(self._settings.thresholds)}
         costs, prevalence = self._settings.costs, self.prevalence
         lists = {"costs": costs if costs is None else costs.tolist(), "prevalence": prevalence and list(prevalence)}
@@ -191,6 +191,12 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
                 state_dict.pop(key)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *others)
 
+    def items(self) -> Iterator[tuple[str, ReportedValue]]:
+        """Iterate over names and metrics to log; thresholds of several labels or classes stay in ``compute()``."""
+        for name, value in super().items():
+            if self.task == "binary" or value.row.measure != "threshold":
+                yield name, value
+
     # --- computing --------------------------------------------------------------------------------------------------
 
     def _counter_of_a_batch(self) -> Counter:
@@ -201,7 +207,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         return result_of_histogram(self._settings, cast(Histogram, counter), state, self._hidden).rows
 
     def compute(self) -> dict[str, Tensor]:
-        """Compute the best threshold and its value from the scores of all processes (a collective step); set the rule.
+        """Choose a threshold from the scores of all processes (a collective step), compute its value, and set the rule.
 
         With several labels or classes the names are ``threshold/<label>``, ``value/<label>`` and ``value``, the mean of
         the labels with targets of both classes and a value; it is nan while no threshold keeps the limits of a label.
@@ -228,7 +234,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         compiling = torch.compiler.is_compiling()
         if axis != self._axis and (axis or not (compiling or self._update_count)):
             self._axis = axis
-            if self.decides and not compiling:
+            if self.decides and self.rule is not None and not compiling:
                 self.rule._mark("class_axis", axis)
         if not compiling:  # a graph that noted anything would be compiled anew
             self._hidden = self._histogram.hidden_with(self._hidden, preds, batch, not self._update_count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -162,17 +163,17 @@ def _plot(
 
 
 @computed_on_cpu
-def plot_best_thresholds(
+def plot_chosen_thresholds(
     kind: Literal["roc", "precision_recall"],
     counts: Mapping[str, Tensor],
     ax: Axes | None = None,
     *,
     places: Tensor,
-    best: Tensor,
-    measure: str,
+    thresholds: Tensor | None,
+    chosen_for: str,
     areas: Interval,
 ) -> tuple[Figure | None, Axes]:
-    """Draw the curve of each label with its best threshold, and the area below it in the legend.
+    """Draw the curve of each label with its chosen threshold, and the area below it in the legend.
 
     The threshold of a single label is written at its point. Those of several would overlap there, and stand in the
     legend.
@@ -181,21 +182,21 @@ def plot_best_thresholds(
         kind: ROC curve, or precision over recall.
         counts: name of a label -> ``[T, 2, 2]`` counts or rates at each threshold; an empty name is not written.
         ax: axes to draw into; by default the axes of a new figure.
-        places: ``[L]``, index of the best threshold of each label.
-        best: ``[L]``, these thresholds.
-        measure: name of the measure that is best there.
+        places: ``[L]``, index of the chosen threshold of each label.
+        thresholds: ``[L]``, these thresholds; None to mark none.
+        chosen_for: measure that they were chosen for, with the limits.
         areas: ``[L]``, area below each curve with its interval; bounds are nan where there is none.
     """
     fig, ax = figure_and_axes(ax, (5.0, 4.7 + LEGEND_ROW * len(counts)))
     area, draw = ("AUC", _draw_roc) if kind == "roc" else ("AP", _draw_precision_recall)
     single, names = len(counts) == 1, display_names(list(counts), len(counts))
     notes = [f"{area} {text}" for text in bracketed(areas)]
-    chosen = [f"threshold {probability(value)}" for value in best.tolist()]
-    texts = legend_texts(names, notes) if single else legend_texts(names, notes, chosen)
-    marked = dict(zip(counts, places.tolist(), strict=True))
-    mark = literal(f"threshold with the best {measure}")
+    chosen = [f"threshold {probability(value)}" for value in ([] if thresholds is None else thresholds.tolist())]
+    texts = legend_texts(names, notes) if single or not chosen else legend_texts(names, notes, chosen)
+    marked = dict(zip(counts, places.tolist(), strict=True)) if chosen else {}
+    mark = literal(f"threshold chosen for {chosen_for}")
     points = draw(ax, counts, marked, dict(zip(counts, texts, strict=True)), mark)
-    ((x, y), *_) = points.values()
+    x, y = next(iter(points.values()), (math.nan, math.nan))
     if single and x == x and y == y:  # precision is nan without positive predictions
         side, offset = ("right", (-9, -16)) if x > NEAR_THE_EDGE else ("left", (9, -9 if kind == "roc" else 5))
         ax.annotate(chosen[0], (x, y), offset, textcoords="offset points", ha=side)

@@ -15,7 +15,9 @@ from typing import Any
 
 from imbtorch.choosing.gate import NOT_WORSE, UNDECIDED, Gate
 from imbtorch.deciding.curves import AREAS
+from imbtorch.deciding.money import CostPoint
 from imbtorch.deciding.points import OperatingPoint
+from imbtorch.measures.traits import short_name
 from imbtorch.predictions import parser
 from imbtorch.predictions.compare import Pairing
 from imbtorch.predictions.estimates import Estimate
@@ -90,7 +92,7 @@ def _threshold(text: str | None) -> Any:
         numbers = [float(each) for each in text.split(",")]
     except ValueError:
         point = open_result(text)
-        if not isinstance(point, OperatingPoint):
+        if not isinstance(point, OperatingPoint | CostPoint):
             raise ValueError(f"{text} holds no operating point; 'imbtorch thresholds --json' writes one") from None
         return point
     return numbers[0] if len(numbers) == 1 else numbers
@@ -99,15 +101,24 @@ def _threshold(text: str | None) -> Any:
 def _thresholds(options: argparse.Namespace) -> tuple[int, str]:
     """Choose a threshold of the scores of files."""
     data = _predictions(options, options.file, "weight", "frequency", *OF_TARGETS)
-    result = data.thresholds(options.scores, options.measure, logits=options.logits, prevalence=options.prevalence)
-    points = result.best(at_least=options.at_least, alerts=options.alerts, costs=options.costs, sure=options.sure)
+    names = ("logits", "prevalence", "at_least", "alerts", "costs", "sure")
+    more: Any = {name: getattr(options, name) for name in names}
+    if options.measure is None and options.costs is None:
+        raise ValueError("name a measure by --measure, or costs of rows by --costs miss=amount,investigation=4")
+    result = data.thresholds(options.scores, options.measure, **more)
+    if isinstance(result, CostPoint):
+        if options.calibration or options.plot is not None or options.form is not None:
+            raise ValueError("--calibration, --plot and forms of tables are of a measure; name one by --measure")
+        if options.json is not None:
+            result.to_json(options.json)
+        return 0, str(result)
+    points = result.best()
     named = points if isinstance(points, dict) else {"": points}
     if options.json is not None:
         if len(named) > 1:
             raise ValueError(f"--json holds one point, but there are those of {first_names(list(named))}")
         next(iter(named.values())).to_json(options.json)
-    limited = options.at_least or options.alerts or options.costs or options.sure
-    texts = [] if limited and options.form is None else [_printed(result.table(), options.form)]  # it knows no limits
+    texts = [_printed(result.table(), options.form)]
     for name, point in named.items():
         corrected = "" if point.corrected is None else f"\ncorrected for the choice: {point.corrected}"
         texts.append(f"{name}: {point}{corrected}".removeprefix(": "))
@@ -143,7 +154,10 @@ def _label(options: argparse.Namespace) -> tuple[int, str]:
     )
     known = dict[int, str]()
     if options.labelled is not None:
-        earlier = open_plan(Path(options.labelled).with_suffix(".plan.json"))
+        beside = Path(options.labelled).with_suffix(".plan.json")
+        if not beside.exists():
+            raise ValueError(f"--labelled {options.labelled} needs its plan beside it, {beside}, which came with it")
+        earlier = open_plan(beside)
         plan.check_holds(earlier)
         known = labels_of(Files(options.labelled, ["label"], None, ".", True, None), earlier)
     told = "--expect precision=.6,recall=.3 says how wide F1 and recall will be, for this guess"
@@ -192,6 +206,7 @@ def _merge(options: argparse.Namespace) -> tuple[int, str]:
 
 def _compare(options: argparse.Namespace) -> tuple[int, str]:
     """Return the verdict on two models as exit code and text."""
+    options.measure = short_name(options.measure)
     columns = _columns(options)
     data = _predictions(options, options.old, *OF_TARGETS[1:])
     other = None if options.new is None else _predictions(options, options.new, *OF_TARGETS[1:])

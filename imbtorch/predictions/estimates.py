@@ -75,7 +75,7 @@ class Estimate(Result):
 
     @property
     def _finders(self) -> tuple[Finder, ...]:
-        return ()
+        return FINDERS
 
     @property
     def counts(self) -> NoReturn:
@@ -156,7 +156,7 @@ class Estimate(Result):
         Where fewer than three missed positives were found, the interval stands first. Where none was found, or no false
         alarm among alarms of which some are not labelled, the table has bounds in place of the value.
         """
-        names, measures = self._readings.class_names, self._readings.measures
+        names = self._readings.class_names
         columns = ("pool", "labelled", f"{names[1]} among labels")
         blocks: dict[str, dict[str, dict[str, Any]]] = {"predicted": {}, "measure": {}}
         for name, each in zip(names, (self._pool.negative, self._pool.positive), strict=True):
@@ -164,13 +164,8 @@ class Estimate(Result):
             blocks["predicted"][name] = dict(zip(columns, numbers, strict=True))
         for row in self._readings.rows:
             blocks["measure"][row.measure] = {"all": self._cell(row)}
-        marks = {self._mark(measure) for measure in measures.values()}
         notes = [WHOSE[self._of].format(100 * self._pool.level), means_text(self._readings), *self._notes]
-        notes += ["~: fewer than three missed positives were found, and one more moves the value far"] * (
-            "few" in marks
-        )
-        if any(map(self._undefined, measures.values())):
-            notes.append(f"no label is {names[1]!r}, so values that need one are undefined, but their bounds hold")
+        notes += self.problems.values()
         return Table({kind: rows for kind, rows in blocks.items() if rows}, tuple(filter(None, notes)))
 
     def to_json(self, path: str | PathLike[str]) -> None:
@@ -180,7 +175,9 @@ class Estimate(Result):
             path: path of the file; an older one is replaced once the new one is complete. To a pipe it is written once.
         """
         at = Snapshot(self.expected_cells)
-        data = json.loads(text_of_file({}, self.signature, self._version, at, self._readings, self._notes, {}))
+        data = json.loads(
+            text_of_file({}, self.signature, self._version, at, self._readings, self._notes, self.problems)
+        )
         data |= {"format": FORMAT, "schema": SCHEMA, "expected_cells": data.pop("counts"), "estimates": {}}
         for row in self._readings.rows:
             numbers = [float(self._rows[each]) for each in (row, *(replace(row, bound=end) for end in ENDS))]
@@ -194,6 +191,35 @@ class Estimate(Result):
     def _repr_html_(self) -> str:
         """Return the table for notebooks."""
         return self.table()._repr_html_()
+
+
+def _bounds_only(estimate: Estimate) -> str:
+    """Name the values that the labels only bound."""
+    measures = estimate._readings.measures
+    some = [key for key, each in measures.items() if estimate._mark(each) == "bounds" and not estimate._undefined(each)]
+    why = "since they show no missed positive, or no false alarm"
+    return f"the labels bound but do not give {first_names(some)}, {why}" if some else ""
+
+
+def _few_misses(estimate: Estimate) -> str:
+    """Say that one missed positive more would move values far."""
+    few = any(estimate._mark(each) == "few" for each in estimate._readings.measures.values())
+    return "~: fewer than three missed positives were found, and one more moves the value far" * few
+
+
+def _undefined_values(estimate: Estimate) -> str:
+    """Say that values which need a positive are undefined."""
+    undefined = any(map(estimate._undefined, estimate._readings.measures.values()))
+    name = estimate._readings.class_names[1]
+    return f"no label is {name!r}, so values that need one are undefined, but their bounds hold" * undefined
+
+
+FINDERS: tuple[Finder, ...] = (
+    ("bounds only", _bounds_only),
+    ("few misses", _few_misses),
+    ("undefined", _undefined_values),
+)
+"""Kind of each problem of an estimate, and the function of it that describes it."""
 
 
 def _listed(labels: Labelled) -> list[int]:

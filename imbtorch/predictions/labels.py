@@ -66,7 +66,7 @@ class Read(NamedTuple):
         return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelPlan:
     """Rows of a pool to label, drawn at random within each predicted class. :meth:`Predictions.label_plan` makes it.
 
@@ -97,6 +97,10 @@ class LabelPlan:
     seed: int | None = None
     aim: Aim | None = None
     digest: str = ""
+
+    def __repr__(self) -> str:
+        drawn = f"{len(self.rows)} labels of {sum(self.pool)} rows, {self.predicted.count(1)} of {self.pool[1]}"
+        return f"LabelPlan({drawn} predicted as {self.classes[1]!r})"
 
     @property
     def id(self) -> str:
@@ -196,7 +200,8 @@ def planned(read: Read, labels: int, aim: Aim, seed: int, threshold: float | Non
     for each, size in enumerate(sizes):
         own = np.sort(names[read.preds == each])
         rows[preds == each] = np.random.default_rng([seed, each]).permutation(own)[:size]
-    return LabelPlan(tuple(rows.tolist()), tuple(preds.tolist()), read.names, pool, threshold, seed, aim, read.digest)
+    at = None if threshold is None else float(threshold)
+    return LabelPlan(tuple(rows.tolist()), tuple(preds.tolist()), read.names, pool, at, seed, aim, read.digest)
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -446,7 +451,7 @@ def pool_of(
         _check_plan(read, plan, sizes)
         sizes, notes = list(plan.pool), []
     elif numbers is not None:
-        by_name = {str(name): whole_number("plan", number) for name, number in numbers.items()}
+        by_name = {str(name): whole_number(f"plan[{name!r}]", number) for name, number in numbers.items()}
         if by_name.keys() != {*read.names}:
             raise ValueError(f"plan must hold the number of rows predicted as {read.names[0]!r} and {read.names[1]!r}")
         sizes, seen = [by_name[name] for name in read.names], sizes

@@ -139,7 +139,7 @@ def _parser() -> Parser:
     one.add_argument("--group", metavar="COLUMN", help="column of sites or the like: values of each, and of the worst")
     _add_prevalence(one)
     one.add_argument(
-        "--measures", type=names_in, metavar="NAMES", help="measures, as in iam,mcc; an unknown name lists all"
+        "--measures", type=names_in, metavar="NAMES", help="measures, as in iam,mcc; the documentation lists all"
     )
     one.add_argument("--intervals", action="store_true", help="add the 95%% intervals of all measures")
     _add_output(one, "the result, for open_result and merge")
@@ -153,10 +153,14 @@ def _parser() -> Parser:
     _add_source(rule)
     rule.add_argument("--scores", required=True, metavar="COLUMN", help="scores of the positive class, or of labels")
     _add_reading(rule)
-    rule.add_argument("--measure", required=True, help="measure to maximise, such as f1")
+    rule.add_argument("--measure", help="measure to maximise, such as f1; left out with --costs of rows")
     rule.add_argument("--logits", action="store_true", help="scores are logits, not probabilities")
     rule.add_argument(
-        "--costs", type=costs_in, metavar="FP,FN", help="costs of a false alarm and of a miss, as in 1,50"
+        "--costs",
+        type=costs_in,
+        metavar="COSTS",
+        help="costs, as in miss=50,false_alarm=1; investigation= is paid for each flagged row; without a measure also "
+        "columns, as in miss=amount,investigation=4",
     )
     rule.add_argument("--alerts", type=share_in, metavar="SHARE", help="greatest share that may be predicted positive")
     rule.add_argument("--at-least", type=shares_in, metavar="LIMITS", help="least values, as in recall=.8,precision=.3")
@@ -213,7 +217,7 @@ def _parser() -> Parser:
         "labels were drawn at random within each",
     )
     pool.add_argument(
-        "--measures", type=names_in, metavar="NAMES", help="measures, as in iam,mcc; an unknown name lists all"
+        "--measures", type=names_in, metavar="NAMES", help="measures, as in iam,mcc; the documentation lists all"
     )
     pool.add_argument("--unclear", type=names_in, metavar="VALUES", help="labels that nobody could decide")
     pool.add_argument("--of", choices=("pool", "population"), default="pool", help="what exact intervals are of")
@@ -356,12 +360,18 @@ def numbers_in(text: str) -> list[float]:
         raise argparse.ArgumentTypeError(f"must be numbers between commas such as 900,90,10, got {text!r}") from error
 
 
-def costs_in(text: str) -> list[list[float]]:
-    """Convert the costs of a false alarm and of a miss to a matrix."""
-    costs = numbers_in(text)
-    if len(costs) != 2:
-        raise argparse.ArgumentTypeError(f"must be the costs of a false alarm and of a miss, as in 1,50, got {text!r}")
-    return [[0.0, costs[0]], [costs[1], 0.0]]
+def costs_in(text: str) -> dict[str, float | str]:
+    """Convert costs behind names, numbers or columns; those of older versions, a false alarm and a miss, had none."""
+    if "=" not in text:
+        alarm, _, miss = text.partition(",")
+        form = f"miss={miss or 50},false_alarm={alarm or 1}"
+        raise argparse.ArgumentTypeError(f"must name the costs, as in {form}, got {text!r}")
+    costs: dict[str, float | str] = {}
+    for name, _, given in (each.partition("=") for each in text.split(",")):
+        costs[name.strip()] = given.strip()
+        with suppress(ValueError):
+            costs[name.strip()] = float(given)
+    return costs
 
 
 def loss_in(text: str) -> float:

@@ -20,7 +20,7 @@ from imbtorch.counts import confusion_counts
 from imbtorch.deciding.curves import AREAS
 from imbtorch.measures.named import Measured
 from imbtorch.measures.overall import macro_averaged_absolute_error
-from imbtorch.measures.traits import by_any_name, needs_matrix
+from imbtorch.measures.traits import by_any_name, needs_matrix, short_name
 from imbtorch.predictions.parts import count_
 from imbtorch.predictions.samples import Samples
 from imbtorch.predictions.scores import CostedRows, Curves
@@ -202,6 +202,7 @@ def with_no_answer(samples: Samples, measures: Any, shares: Any) -> dict[str, An
     """Return the arguments of a report that counts no answer as a miss of its class, and as no class of its own."""
     binary, known = samples.task == "binary", OF_ANSWERS + ("specificity",) * (samples.task == "binary")
     names = [name for name in DEFAULT if name in known] if measures is None else measures
+    names = names if isinstance(names, Mapping) else list(map(short_name, names))
     wrong = [name for name in names if name not in known]
     if wrong or isinstance(names, Mapping):
         raise ValueError(
@@ -243,6 +244,7 @@ def _without_areas(measures: Any, scored: bool) -> Any:
     """Return measures of counts, without those of scores, which scores always have."""
     if measures is None or isinstance(measures, (str, Mapping)):
         return measures
+    measures = [short_name(each) for each in measures]
     named = [each for each in measures if each in AREAS]
     if named and not scored:
         raise ValueError(f"measures contains {named[0]!r}, which needs scores; pass scores=, or floating preds")

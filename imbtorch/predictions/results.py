@@ -13,7 +13,7 @@ import numpy as np
 from imbtorch.deciding import money, points
 from imbtorch.deciding.money import CostPoint
 from imbtorch.deciding.points import OperatingPoint
-from imbtorch.predictions import estimates
+from imbtorch.predictions import estimates, labels
 from imbtorch.predictions.estimates import Estimate
 from imbtorch.predictions.paths import check_twice
 from imbtorch.reports.opened import checked_contents, open_report, read_file, result_of
@@ -46,6 +46,8 @@ def open_result(path: str | PathLike[str]) -> ReportResult | Estimate | Operatin
     (tensor(0.6667), True)
     """
     data = read_file(path)
+    if data["format"] == labels.FORMAT:
+        raise ValueError(f"{path} is a plan of rows to label, which estimate takes once they are labelled (plan=)")
     if data["format"] == estimates.FORMAT or "pool" in data:
         return estimates.opened_estimate(path, data)
     if data["format"] == money.FORMAT:

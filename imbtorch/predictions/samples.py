@@ -12,7 +12,7 @@ import torch
 from imbtorch.columns import IGNORED, LEFT_OUT, Array, Classes, Column, Rules, read_cell, typed, without_left_out
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.clusters import cluster_ids
-from imbtorch.deciding.money import COSTS
+from imbtorch.deciding.costs import NAMES
 from imbtorch.predictions.parts import Part
 from imbtorch.predictions.scores import checked_scores
 from imbtorch.predictions.sources import (
@@ -207,7 +207,7 @@ class Samples:
             return iter([self.grouped])
         keys = [*given.target.values(), *(given.more[role] for role in ("group", "cluster") if role in given.more)]
         numbers = [] if given.sums is None else [given.sums]
-        numbers += [given.more[role] for role in COSTS if role in given.more]
+        numbers += [given.more[role] for role in NAMES if role in given.more]
         if given.scored:
             return given.source.batches(keys, [*self.columns, *numbers])
         return given.source.batches([*keys, *self.columns], numbers)
@@ -267,7 +267,7 @@ class Samples:
             found["group"] = np.array([LEFT_OUT if name is None else place[name] for name in names])[column.codes]
         if "cluster" in more:
             found["cluster"] = ids_of(columns[more["cluster"]])
-        for name in ("weight", "frequency", *COSTS):
+        for name in ("weight", "frequency", *NAMES):
             if name in more:
                 found[name] = _weights(name, arrays[more[name]])
         return found

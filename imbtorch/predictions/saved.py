@@ -27,12 +27,14 @@ from imbtorch.counting.arguments import (
 )
 from imbtorch.counts import check_choice
 from imbtorch.deciding.adjustment_result import AdjustmentSettings, LogitAdjustmentResult, result_of_buckets
-from imbtorch.deciding.money import COSTS, CostPoint, row_costs
+from imbtorch.deciding.costs import NAMES, Costs
+from imbtorch.deciding.money import CostPoint, row_costs
 from imbtorch.deciding.points import OperatingPoint, check_kind
 from imbtorch.deciding.sweep_result import SweepResult
 from imbtorch.deciding.sweep_settings import Also, SweepSettings
 from imbtorch.intervals.intervals import check_level
 from imbtorch.measures.named import Measured
+from imbtorch.measures.traits import short_name
 from imbtorch.predictions.compare import Pairing, paired
 from imbtorch.predictions.estimates import Estimate, Of, estimate_of
 from imbtorch.predictions.label_bounds import Aim
@@ -42,7 +44,7 @@ from imbtorch.predictions.report import check_order, opened, reading, report_of
 from imbtorch.predictions.samples import Given, Samples, from_arrays, from_source, samples_of
 from imbtorch.predictions.scores import BinnedScores, CostedRows, sizes_of
 from imbtorch.predictions.sources import Source
-from imbtorch.reports.result import ReportResult
+from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -226,7 +228,11 @@ class Predictions:
             argument, predicted, at = _one_of(preds, scores, threshold, logits)
             samples, costed = self._samples(argument, predicted, logits, ROLES), None
         with reading(samples.given.source):
-            return report_of(samples, samples.placed(at), prevalence, measures, intervals, class_groups, costed)
+            result = report_of(samples, samples.placed(at), prevalence, measures, intervals, class_groups, costed)
+        counts = result.counts
+        if isinstance(threshold, OperatingPoint) and isinstance(counts, Tensor) and counts.shape == (2, 2):
+            result = with_values(result, {}, threshold.notes_on(counts))
+        return result
 
     def _costed(self, scores: Any, given: Any, logits: bool, **others: Any) -> tuple[CostedRows, Samples]:
         """Read rows with costs of their own, or a point of such; raise for what these do not allow."""
@@ -236,7 +242,7 @@ class Predictions:
         costs = row_costs(given if point is None else point.costs, others)
         data = copy(self)
         data._more = self._more | {name: each for name, each in costs.items() if isinstance(each, str)}
-        samples = data._samples("scores", scores, logits, (*ROLES, *COSTS))
+        samples = data._samples("scores", scores, logits, (*ROLES, *NAMES))
         if samples.task != "binary" or "" not in samples.given.preds or samples.rules.columns is not None:
             raise ValueError("costs of rows need two classes, and one column of scores, those of the positive class")
         return CostedRows(costs, logits, point), samples
@@ -319,9 +325,22 @@ class Predictions:
         Raises:
             ValueError: for labels that are not those of the plan, and as :meth:`report`.
 
-        >>> data = Predictions({"pred": [0] * 90 + [1] * 10, "label": [0] * 20 + [None] * 75 + [1] * 5}, target="label")
-        >>> data.estimate("pred", plan={0: 90, 1: 10})["precision"]
-        tensor(1.)
+        >>> columns = {"pred": [0] * 90 + [1] * 10, "label": [0] * 20 + [1] * 3 + [None] * 72 + [1] * 4 + [0]}
+        >>> data = Predictions(columns, target="label")
+        >>> print(data.estimate("pred", plan={0: 90, 1: 10}, measures=["precision", "recall"]).table())
+        predicted  pool  labelled  1 among labels
+        0            90        23               3
+        1            10         5               4
+        <BLANKLINE>
+        measure                     all
+        precision  0.800 [0.500, 0.900]
+        recall     0.405 [0.118, 0.750]
+        <BLANKLINE>
+        - of the pool (exact: holds in 95% or more of all labellings of any pool)
+        - precision, recall: of '1'
+        - on trust: drawn at random within the classes that this model and threshold predict; not
+          complaints, not labels drawn for another model or used for the threshold
+        - these 100 rows imply that 10% are predicted as '1' (alert rate)
         """
         check_choice("of", of, get_args(Of))
         check_level(level)
@@ -375,7 +394,7 @@ class Predictions:
     def thresholds(
         self, scores: Any, measure: Measured, *, logits: bool = ..., thresholds: int | Tensor | None = ...,
         also: Sequence[Also] = ..., at_least: Mapping[str, float] | None = ..., alerts: float | None = ...,
-        costs: Tensor | Sequence[Sequence[float]] | None = ..., sure: float | None = ...,
+        costs: Costs | None = ..., sure: float | None = ...,
         prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = ..., higher_is_better: bool | None = ...
     ) -> SweepResult: ...
     @overload
@@ -391,7 +410,7 @@ class Predictions:
         also: Sequence[Also] = (),
         at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
-        costs: Any = None,
+        costs: Costs | Mapping[str, float | str] | None = None,
         sure: float | None = None,
         prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
         higher_is_better: bool | None = None,
@@ -406,9 +425,10 @@ class Predictions:
             also: further values, such as ``"auc"``.
             at_least: name of a measure -> least value.
             alerts: greatest share of samples that may be predicted positive.
-            costs: ``[[0, fp], [fn, 0]]``: the threshold with the lowest expected cost is chosen. Without a measure
-                costs of each row, such as ``{"miss": "amount", "investigation": 4}``, numbers or columns: the result is
-                then the offset of the rows' own cost ratios with the lowest total. All rows are kept in memory.
+            costs: the threshold with the lowest expected cost is chosen, as for ``{"miss": 10, "false_alarm": 1}``.
+                Without a measure, costs of each row, numbers or names of columns, as for ``{"miss": "amount",
+                "investigation": 4}``: the result is the offset of their own ratios with the lowest total, for which all
+                rows are kept in memory.
             sure: level of a guarantee that the constraints hold in the population.
             prevalence: class shares of the population, as for :meth:`report`.
             higher_is_better: direction; by default that of the measure.
@@ -421,8 +441,14 @@ class Predictions:
         >>> data.thresholds("score", "f1").rule.predict([0.2, 0.95])
         array([0, 1])
         """
-        if measure is None:
-            others: dict[str, Any] = {"at_least": at_least, "alerts": alerts, "sure": sure, "prevalence": prevalence}
+        if measure is None or (isinstance(costs, Mapping) and str in map(type, costs.values())):
+            others: dict[str, Any] = {
+                "measure": measure,
+                "at_least": at_least,
+                "alerts": alerts,
+                "sure": sure,
+                "prevalence": prevalence,
+            }
             others |= {"thresholds": thresholds, "also": also or None, "higher_is_better": higher_is_better}
             rows, samples = self._costed(scores, costs, logits, **others)
             _count(samples, rows.update)
@@ -570,6 +596,7 @@ class Predictions:
         >>> data.compare("old", "new", "recall", margin=0.1).code
         0
         """
+        measure = short_name(measure)
         pair = paired_models(self, Pairing(old, new, other, id, by_row, model, threshold, alerts), measure)
         if margin is not None:
             return Gate(pair, measure, margin).decide()

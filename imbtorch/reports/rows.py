@@ -156,6 +156,7 @@ def shown(values: Sequence[Tensor]) -> tuple[Tensor, ...]:
 SCHEMA = 4  # version of pickled results; raise it when their contents change
 R = TypeVar("R", bound="Result")
 Finder: TypeAlias = tuple[str, Callable[[Any], str]]  # kind of a problem, and what describes it
+NOTED = {"few positives"}  # kinds that results hold, but no metric warns of
 TOO_NARROW = (
     "the interval treats them as independent and is too narrow; build it with clusters=True, and pass "
     "update(..., cluster=ids) unless each sample is a cluster of its own positions"

@@ -144,6 +144,23 @@ def test_images_that_are_all_right_or_all_wrong_have_exact_bounds():
     assert (found.low, found.high.item()) == (0, pytest.approx(stats.beta.ppf(0.975, 1, 10)))
 
 
+@pytest.mark.parametrize("rare", [0, 5])
+def test_equal_images_have_the_bound_of_a_value_that_others_may_lack(rare):
+    """Of images with IoU .8 but for a share that has 0 or 1, ten equal ones do not tell the share; by NumPy."""
+    usual, other = torch.tensor([[90, 0], [2, 8]]), torch.tensor([[90, rare], [5 - rare, 5 * (not rare)]])
+    found = over_images("iou", usual.expand(10, -1, -1), empty="skip")
+    share = 0.025 ** (1 / 10)
+    assert [found.low.item(), found.high.item()] == pytest.approx([0.8 * share, 0.8 * share + 1 - share])
+    extreme = over_images("iou", other.expand(2, -1, -1), empty="skip").estimate.item()
+    draw, covered = np.random.default_rng(0), 0
+    for _ in range(400):
+        unusual = draw.random(10) < 0.05
+        images = torch.stack([other if each else usual for each in unusual])
+        found = over_images("iou", images, empty="skip")
+        covered += bool(found.low <= 0.95 * 0.8 + 0.05 * extreme <= found.high)
+    assert covered / 400 > 0.95
+
+
 def test_images_without_a_pixel_that_counts_are_left_out():
     counts = counted(*pictures(6))
     void = torch.cat((counts, torch.zeros(3, 2, 2, dtype=torch.long)))

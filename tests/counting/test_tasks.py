@@ -998,10 +998,10 @@ def test_half_precision_logits_are_read_as_float32(dtype):
         preds = logits.float().sigmoid() > threshold
         assert metric.compute().item() == pytest.approx(sk.recall_score(target, preds))
         assert int(preds.sum()) > 0
-    sweep = ThresholdSweep(imbtorch.recall, torch.tensor([0.3, 0.999]), logits=True)
+    sweep = ThresholdSweep(imbtorch.precision, torch.tensor([0.3, 0.999]), logits=True)
     sweep.update(logits, target)
     assert sweep.result().curve()[1].tolist() == pytest.approx(
-        [sk.recall_score(target, logits.float().sigmoid() > each) for each in (0.3, 0.999)]
+        [sk.precision_score(target, logits.float().sigmoid() > each) for each in (0.3, 0.999)]
     )
 
 

@@ -1,5 +1,6 @@
-"""Sweeps with limits (`metrics/sweep.py`): the value at the best threshold, against scikit-learn at every cut."""
+"""Sweeps with limits (`metrics/sweep.py`): the value at the chosen threshold, against scikit-learn at every cut."""
 
+import functools
 import math
 import pickle
 from fractions import Fraction
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 from report_cases import directed
-from rooms import settings_text, state_of
+from rooms import CATALOGUE, Counting, resolved, settings_text, state_of
+from scipy import stats
 from sklearn import metrics as sk
 from sweeps import drawn, oracle_points
 from torchmetrics.classification import BinaryPrecisionAtFixedRecall
@@ -59,6 +61,79 @@ def test_costs_choose_and_the_measure_is_logged():
     assert own == pytest.approx(float(min(spent)), abs=0.004)
     assert found["value"].item() == pytest.approx(sk.f1_score(target, predicted), abs=1e-6)
     assert found["threshold"] == sweep.best(costs=costs).threshold < swept("f1")[0].compute()["threshold"]
+
+
+def test_normal_samples_alone_keep_limits_of_false_alarms():
+    """The lowest of all thresholds that keeps the limit, by a loop; SciPy's exact test for guarantees."""
+    generator = torch.Generator().manual_seed(0)
+    scores, target = torch.rand(1000, generator=generator).square(), torch.zeros(1000, dtype=torch.int64)
+    sweep = ThresholdSweep("f1", 1001)
+    sweep.update(scores, target)
+    sweep.quiet = True
+    flags = {cut: int((scores > cut).sum()) for cut in sweep.thresholds.float().tolist()}
+    for most, limits in ((20, {"alerts": 0.02}), (10, {"at_least": {"specificity": 0.99}})):
+        point = sweep.best(**limits)
+        assert point.threshold == pytest.approx(min(cut for cut, number in flags.items() if number <= most))
+        assert point.alerts == flags[float(np.float32(point.threshold))] / 1000
+        assert all(map(math.isnan, (point.value, point.recall, point.precision)))
+        assert "value, recall and precision undefined without positives" in " ".join(str(point).split())
+        assert point.corrected is None
+        sure = sweep.best(**limits, sure=0.9)
+        passing = [cut for cut, n in flags.items() if stats.binom.cdf(n, 1000, most / 1000) <= 0.1]
+        assert sure.threshold == pytest.approx(min(passing))
+    for refused in ({}, {"at_least": {"recall": 0.5}}, {"alerts": 0.1, "at_least": {"precision": 0.1}}):
+        with pytest.raises(ValueError, match="no threshold can be chosen without positive and negative targets"):
+            sweep.best(**refused)
+    of_clusters = ThresholdSweep("f1", 1001, clusters=True)
+    of_clusters.quiet = True
+    of_clusters.update(scores, target, cluster=torch.arange(1000) // 4)
+    assert of_clusters.best(alerts=0.02).threshold == sweep.best(alerts=0.02).threshold
+    assert 0.2 < of_clusters.best(alerts=0.02).holds["alerts"] < 0.8
+
+
+def test_a_measure_that_is_best_at_an_end_needs_limits():
+    generator = torch.Generator().manual_seed(0)
+    histograms = torch.randint(0, 9, (40, 2, 12), generator=generator)
+    for traits in CATALOGUE.values():
+        name = traits.key
+        if not traits.higher_is_better or traits.reads_threshold or name == "expected_cost":
+            continue
+        measure = resolved(name, name, Counting.of("binary"))
+        of_ends = []
+        for histogram in histograms:  # at thresholds below all scores, between bins, and above all
+            counts = [[[h[:k].sum(), h[k:].sum()] for h in histogram] for k in range(13)]
+            values = measure(torch.tensor(counts, dtype=torch.float64)).nan_to_num(nan=-torch.inf)
+            of_ends.append(max(values[0], values[-1]) >= values.max() - 1e-9)
+        assert traits.at_an_end == all(of_ends), name
+    assert {traits.key for traits in CATALOGUE.values() if traits.at_an_end} == {"recall", "specificity"}
+    scores, target = torch.rand(300, generator=generator), torch.arange(300) % 5 // 4
+    for name in ("recall", "specificity"):
+        alone = ThresholdSweep(name)
+        alone.update(scores, target)
+        with pytest.warns(UserWarning, match=f"{name} alone is best where all samples are flagged, or none"):
+            alone.compute()
+        alone.update(scores, target)
+        alone.compute()  # told once; warnings are errors
+        limits = {"alerts": 0.2} if name == "recall" else {"at_least": {"recall": 0.5}}
+        limited = ThresholdSweep(name, **limits)
+        limited.update(scores, target)
+        limited.compute()  # warnings are errors
+        assert limited.best().threshold == alone.result().best(**limits).threshold
+    balanced = ThresholdSweep(functools.partial(imbtorch.recall, average="macro"))
+    balanced.update(scores, target)
+    balanced.compute()
+
+
+def test_limits_that_no_value_reaches_are_refused_at_once():
+    with pytest.raises(ValueError, match=r"at_least\['recall'\] is 90, but recall is at most 1; 90% is 0.9"):
+        ThresholdSweep("f1", at_least={"recall": 90})
+    with pytest.raises(ValueError, match=r"at_least\['recall'\] is 1.5, but recall is at most 1"):
+        swept("f1")[0].best(at_least={"recall": 1.5})
+    with pytest.raises(ValueError, match=r"alerts must be a share .*, got 150; 150 of 5,000 rows a day is 0.03"):
+        ThresholdSweep("f1", alerts=150)
+    with pytest.raises(ValueError, match="balanced_accuracy is at most 1"):
+        imbtorch.LogitAdjustmentSweep("iam", [9, 1], logits=True, at_least={"balanced_accuracy": 90})
+    assert ThresholdSweep("f1", at_least={"likelihood_ratio": 5}).at_least == {"likelihood_ratio": 5}
 
 
 def test_what_is_logged_is_what_best_finds():

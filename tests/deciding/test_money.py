@@ -135,10 +135,10 @@ def point(costs, offset=0.7, scores="s", logits=False, **more):
 @pytest.mark.parametrize("offset", [-1.3, 0.7, 2.0])
 def test_sql_and_numpy_flag_the_same_rows(offset):
     rows = [row for seed in range(5) for row in some_rows(seed)]
-    own = point({name: name for name in money.COSTS}, offset)
+    own = point({name: name for name in money.NAMES}, offset)
     expected = [is_flagged(row, offset) for row in rows]
     assert 20 < sum(expected) < len(rows) - 20
-    columns = {name: np.array([row[name] for row in rows]) for name in ("s", *money.COSTS)}
+    columns = {name: np.array([row[name] for row in rows]) for name in ("s", *money.NAMES)}
     assert eval(own.numpy, {"rows": columns, "np": np}).tolist() == expected
     with sqlite3.connect(":memory:") as base:
         base.execute("create table t (s real, miss real, false_alarm real, investigation real)")

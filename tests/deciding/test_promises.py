@@ -195,8 +195,8 @@ def swept(measure="recall", **arguments):
 
 def test_the_best_of_the_promised_thresholds_is_kept():
     """The highest recall of all cuts between scores at which the oracle promises a precision."""
-    sweep = swept()
-    point = sweep.best(at_least={"precision": 0.5}, sure=0.9)
+    sweep = swept(at_least={"precision": 0.5})
+    point = sweep.best(sure=0.9)
     counts = sweep.result().matrices()
     distinct = torch.stack(sorted(counts.unique(dim=0), key=lambda each: each[:, 0].sum().item()))
     kept = distinct[torch.tensor(walk_of_precision(distinct, 0.5, 0.1))]
@@ -217,7 +217,7 @@ def test_every_limit_is_promised_at_the_full_level():
 
 
 def test_promises_that_cannot_be_made_say_why():
-    sweep = swept()
+    sweep = swept("f1")
     with pytest.raises(
         ValueError, match=r"promised to have precision >= 0.97 at sure=0.99 \(precision >= 0.97 at none\)"
     ):
@@ -233,8 +233,8 @@ def test_promises_that_cannot_be_made_say_why():
             sweep.best(at_least={name: 0.1}, sure=0.9)
     assert 0.9 < swept("f1").best(at_least={"mcc": 0.3}).holds["mcc"] <= 1  # without a promise
     with pytest.raises(ValueError, match="cannot promise 'accuracy' at the prevalence, because it depends on"):
-        swept(prevalence=[0.99, 0.01]).best(at_least={"accuracy": 0.1}, sure=0.9)
-    weighted = ThresholdSweep("recall", weighted=True)
+        swept("f1", prevalence=[0.99, 0.01]).best(at_least={"accuracy": 0.1}, sure=0.9)
+    weighted = ThresholdSweep("f1", weighted=True)
     weighted.update(torch.tensor([0.2, 0.7]), torch.tensor([0, 1]))
     with pytest.raises(ValueError, match="sums of weights are not"):
         weighted.best(at_least={"recall": 0.5}, sure=0.9)

@@ -114,7 +114,7 @@ def test_plot_shows_the_curve_the_best_point_and_a_half():
             for line in lines
             if len(line.get_xdata()) == 1
         )
-        assert curve.get_label().startswith(f"{label}: best {point[1]:.3f} at {point[0]:.2f}, corrected ")
+        assert curve.get_label().startswith(f"{label}: chosen {point[1]:.3f} at {point[0]:.2f}, ")
     assert any(list(line.get_xdata()) == [0.5, 0.5] for line in lines)
     assert axes.get_ylabel() == "f1"
     assert [text.get_text().split(":")[0] for text in axes.get_legend().get_texts()] == ["cat", "dog", "threshold 0.5"]
@@ -160,7 +160,7 @@ def test_intervals_of_each_value_and_label():
     assert (wide.low < narrow.low).all()
     with pytest.raises(ValueError, match=r"name must be one of 'threshold', 'value', 'auc'.*Recall, at=point\)\.inter"):
         sweep.interval("recall")
-    with pytest.raises(ValueError, match=r"got 'f1'; 'value' is the best f1$"):
+    with pytest.raises(ValueError, match=r"got 'f1'; 'value' is the f1 at the chosen threshold$"):
         swept("f1")[0].interval("f1")
     with pytest.raises(ValueError, match="level must lie in"):
         sweep.interval("threshold", level=1.0)
@@ -194,9 +194,56 @@ def test_the_table_holds_values_and_what_is_left_of_them(task):
         assert (row["corrected"], row["corrected"].low, row["corrected"].high) == bounds
         assert row["corrected"] < row["value"]
     assert table.notes == (
-        "value: f1 at the best threshold, corrected for the choice on the same samples (95% held-out tenths, "
+        "value: f1 at the chosen threshold, corrected for the choice on the same samples (95% held-out tenths, "
         "posterior)",
     )
+
+
+def test_a_table_and_pictures_name_the_limits_and_the_highest_value():
+    """82 positives whose F1 is highest where no limit holds; every cut of the scores is the oracle."""
+    generator = torch.Generator().manual_seed(3)
+    target = (torch.arange(2000) < 82).long()
+    scores = (torch.randn(2000, generator=generator, dtype=torch.float64) + 1.5 * target - 2).sigmoid()
+    sweep = ThresholdSweep("f1", at_least={"recall": 0.9}, alerts=0.5)
+    sweep.update(scores, target)
+    found, (_, axes) = sweep.compute(), sweep.plot("value")
+    flags = [scores > cut for cut in [0.0, *scores[scores.argsort()][::4].tolist(), *scores[:82].tolist()]]
+    values = torch.tensor([sk.f1_score(target, each) for each in flags])
+    kept = [each[:82].double().mean() >= 0.9 and each.double().mean() <= 0.5 for each in flags]
+    highest = values.max().item()
+    assert found["value"].item() == pytest.approx(values[torch.tensor(kept)].max().item(), abs=0.003)
+    assert found["value"] < highest - 0.1
+    (written,) = axes.texts
+    assert written.get_text().startswith(f"chosen {found['value']:.3f} at ")
+    assert float(written.get_text().rpartition("highest ")[2]) == pytest.approx(highest, abs=0.003)
+    within = "with recall >= 0.9 and alerts <= 0.5"
+    assert axes.get_legend().get_title().get_text().startswith(f"chosen {within}\ncorrected: ")
+    row = sweep.table()["class"]["1"]
+    assert row["alerts"] == pytest.approx((scores > found["threshold"]).double().mean().item())
+    assert sweep.table().notes[0].startswith(f"value: f1 at the threshold chosen {within}, corrected for ")
+    _, axes = sweep.plot("roc")
+    assert axes.get_legend().get_texts()[-1].get_text() == f"threshold chosen for f1 {within}"
+    plt.close("all")
+    dear = ThresholdSweep("f1", costs=[[0, 1], [20, 0]])
+    dear.update(scores, target)
+    assert dear.table().notes[0].startswith("value: f1 at the threshold chosen by costs, corrected ")
+
+
+def test_the_alert_rate_of_each_label_is_that_of_its_threshold():
+    generator = torch.Generator().manual_seed(0)
+    target = (torch.rand(900, 2, generator=generator) < torch.tensor([0.3, 0.05])).long()
+    scores = (torch.randn(900, 2, generator=generator) + 2 * target - 1).sigmoid()
+    sweep = ThresholdSweep("f1", task="multilabel", num_labels=2, prevalence=[0.5, 0.01])
+    sweep.update(scores, target)
+    values, table = sweep.compute(), sweep.table()["label"]
+    for at, share in enumerate((0.5, 0.01)):
+        flagged = (scores[:, at] > values[f"threshold/{at}"]).double()
+        right = share * flagged[target[:, at] == 1].mean() + (1 - share) * flagged[target[:, at] == 0].mean()
+        assert table[str(at)]["alerts"] == pytest.approx(right.item())
+    above = ThresholdSweep("f1", torch.tensor([0.25, 0.5]), at_least={"specificity": 1.0})
+    above.update(torch.tensor([0.2, 0.9, 0.8]), torch.tensor([0, 1, 0]))
+    assert above.compute()["threshold"] == 1  # a score of a negative lies above all thresholds
+    assert above.table()["class"]["1"]["alerts"] == 0
 
 
 def test_the_table_names_labels_with_few_positives_and_no_epoch_is_warned_of_them():
@@ -211,19 +258,28 @@ def test_the_table_names_labels_with_few_positives_and_no_epoch_is_warned_of_the
         notes = sweep.table().notes
         sweep.reset()
     assert notes[1].startswith("fewer than 10 positives of cat, emu: the threshold rests on a few scores")
+    assert sweep.result().problems == {"few positives": notes[1]}
     one = ThresholdSweep("f1")
     one.update(scores[:, 2], target[:, 2])
     assert one.table().notes[1].startswith("fewer than 10 positives: the threshold")
 
 
+def test_tables_have_as_many_decimals_as_asked_for():
+    sweep = ThresholdSweep("accuracy", thresholds=torch.tensor([0.5]))
+    sweep.update(torch.tensor([0.1] * 40 + [0.9] * 23), torch.tensor([0] * 39 + [1] * 24))  # 62 of 63 are right
+    assert " 0.98413 " in str(sweep.table(digits=5))
+    assert "& 0.98 &" in sweep.table(digits=5).to_latex(digits=2)
+    assert "| 0.984 |" in sweep.table().to_markdown()
+
+
 def test_what_cannot_be_corrected_is_a_dash_and_many_labels_are_not():
     weighted = ThresholdSweep("f1", 11, weighted=True)
     weighted.update(torch.tensor([0.15, 0.7]), torch.tensor([0, 1]), weight=torch.tensor([1.0, 2.5]))
-    assert str(weighted.table()).splitlines()[1].split() == ["1", "2.50", "0.5", "1.000", "-"]
+    assert str(weighted.table()).splitlines()[1].split() == ["1", "2.50", "0.5", "0.714", "1.000", "-"]
     many = ThresholdSweep("f1", task="multilabel", num_labels=21)
     many.update(torch.tensor([[0.2], [0.7]]).expand(2, 21), torch.tensor([[0], [1]]).expand(2, 21))
-    assert [*many.table()["label"]["20"]] == ["positives", "threshold", "value"]
-    assert many.table().notes[0] == "value: f1 at the best threshold"
+    assert [*many.table()["label"]["20"]] == ["positives", "threshold", "alerts", "value"]
+    assert many.table().notes[0] == "value: f1 at the chosen threshold"
 
 
 def test_an_ignored_class_has_no_operating_point():

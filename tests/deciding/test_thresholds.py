@@ -46,7 +46,7 @@ def test_limits_and_costs_against_all_cuts():
     assert point.recall >= 0.8
     assert 0.3 < point.holds["recall"] < 0.8
     assert point.sure is None
-    of_budget = swept("recall", samples=600)[0].best(alerts=0.05, generator=generator)
+    of_budget = swept("recall", samples=600, alerts=0.05)[0].best(generator=generator)
     assert of_budget.recall == pytest.approx(recall[alerts <= 0.05].max())
     assert of_budget.alerts <= 0.05
     both = swept("f1", samples=600)[0].best(at_least={"precision": 0.5}, alerts=0.1, generator=generator)
@@ -175,7 +175,7 @@ def test_what_cannot_be_met_is_said_with_what_can():
         ({"at_least": {"recal": 0.8}}, "at_least must be one of"),
         ({"at_least": {"expected_cost": 0.8}}, "at_least"),
         ({"at_least": {"dominance": 0.8}}, "higher values of it are not better"),
-        ({"alerts": 50}, r"alerts must be a share.*50 in 10,000 are 0\.005"),
+        ({"alerts": 50}, r"alerts must be a share.*150 of 5,000 rows a day is 0\.03"),
         ({"sure": 0.9}, "sure is the probability that limits hold"),
         ({"at_least": {"recall": 0.8}, "sure": 90}, r"sure must be a probability in \[0.5, 1\)"),
     ):

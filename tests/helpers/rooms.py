@@ -21,6 +21,7 @@ ROOMS = {
     "counts": "normalized",
     "deciding.adjusted_margins": "AdjustedMargins",
     "deciding.adjustments": "Adjustments",
+    "deciding.costs": "checked_costs",
     "deciding.curves": (
         "area area_interval average_precision average_precision_interval matrices_of partial_area_at "
         "precision_influence unresolved"
@@ -36,12 +37,12 @@ ROOMS = {
     "intervals.intervals": "HEAVY jackknife largest_cluster posterior_of quantiles",
     "lightning.checkpoint": "TieRule",
     "lightning.drawings": "drawings",
-    "lightning.flat_monitors": "is_harmed",
     "lightning.monitor_guard": "",
     "measures.named": "measure_of_counts resolved",
-    "measures.traits": "CATALOGUE by_key direction_of needs_matrix traits_of",
-    "metrics.base": "MetricArguments TorchmetricsArguments never_predicted",
+    "measures.traits": "CATALOGUE by_key direction_of needs_matrix short_name traits_of",
+    "metrics.base": "MetricArguments TorchmetricsArguments",
     "metrics.catalogue": "",
+    "metrics.flat_monitors": "is_harmed never_predicted",
     "metrics.single": "METRICS",
     "metrics.seen_samples": "SeenSamples same_samples",
     "metrics.state": "check_cell",

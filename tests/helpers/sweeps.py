@@ -39,7 +39,7 @@ MEASURES = {
     "f1": (imbtorch.f_score, lambda t, p: sk.f1_score(t, p, zero_division=0)),
     "f1 function": (imbtorch.f_score, lambda t, p: sk.f1_score(t, p, zero_division=0)),
     "precision": (imbtorch.precision, lambda t, p: sk.precision_score(t, p, zero_division=0)),
-    "recall": (imbtorch.recall, sk.recall_score),
+    "iou": (imbtorch.jaccard, lambda t, p: sk.jaccard_score(t, p, zero_division=0)),
     "gmean": (imbtorch.geometric_mean, gmean),
     "iba": (imbtorch.index_balanced_accuracy, iba),
     "mcc": (imbtorch.matthews_corrcoef, sk.matthews_corrcoef),

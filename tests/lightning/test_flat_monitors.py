@@ -1,4 +1,4 @@
-"""Monitored values that cannot choose an epoch, in simulated series and with real trainers."""
+"""`metrics/flat_monitors.py`: monitored values that cannot choose, in simulated series and with real trainers."""
 
 import random
 import re
@@ -220,13 +220,13 @@ def test_a_report_that_predicts_one_class_is_told_where_it_harms(script, says, t
 
 def test_the_line_to_write_is_that_of_the_sweep_of_the_module(tmp_path):
     report = {"val": ImbalanceReport("binary", class_names=["ok", "fraud"], prefix="val_")}
-    sweep = ThresholdSweep("f1", prefix="val_best_")
+    sweep = ThresholdSweep("f1", prefix="val_sweep_")
     (text,) = told("---", tmp_path / "a", metrics={**report, "sweep": sweep})
     (shown,) = re.findall(r"^```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     assert text == " ".join(shown.split())
-    sweep = ThresholdSweep("f1", prefix="val_best_")
+    sweep = ThresholdSweep("f1", prefix="val_sweep_")
     (text,) = told("---", tmp_path / "b", metrics={**report, "sweep": sweep}, logs=("val",))
-    assert "log it by self.log_dict(self.sweep), write monitor='val_best_value', mode='max', and in test_step" in text
+    assert "log it by self.log_dict(self.sweep), write monitor='val_sweep_value', mode='max', and in test_step" in text
 
 
 @pytest.mark.parametrize(
@@ -235,22 +235,22 @@ def test_the_line_to_write_is_that_of_the_sweep_of_the_module(tmp_path):
         (
             ImbalanceReport("binary", prefix="val_"),
             "val_iam",
-            "imbtorch.ThresholdSweep('iam', logits=False, prefix='val_best_')",
+            "imbtorch.ThresholdSweep('iam', logits=False, prefix='val_sweep_')",
         ),
         (
             ImbalanceReport("binary", prefix="val_", logits=False),
             "val_recall",
-            "imbtorch.ThresholdSweep('balanced_accuracy', logits=False, prefix='val_best_')",
+            "imbtorch.ThresholdSweep('balanced_accuracy', logits=False, prefix='val_sweep_')",
         ),
         (
             ImbalanceReport("multiclass", num_classes=3, prefix="a/"),
             "a/gmean",
-            "imbtorch.LogitAdjustmentSweep('gmean', train_counts, logits=False, prefix='a/best_')",
+            "imbtorch.LogitAdjustmentSweep('gmean', train_counts, logits=False, prefix='a/sweep_')",
         ),
         (
             ImbalanceReport("multilabel", num_labels=3, measures=["f1"]),
             "f1",
-            "imbtorch.ThresholdSweep('f1', task='multilabel', num_labels=3, logits=False, prefix='best_')",
+            "imbtorch.ThresholdSweep('f1', task='multilabel', num_labels=3, logits=False, prefix='sweep_')",
         ),
     ],
 )
@@ -371,8 +371,8 @@ def test_what_is_left_alone(tmp_path):
         assert told("---", tmp_path / str(at), metrics={"val": groups}, key=key) == []
     prevalence = ImbalanceReport("binary", prevalence=[0.5, 0.5], prefix="val_")
     assert told("---", tmp_path / "p", metrics={"val": prevalence}) == []
-    sweep = ThresholdSweep("f1", prefix="val_best_")
-    assert told("---", tmp_path / "s", metrics={"sweep": sweep}, key="val_best_value") == []
+    sweep = ThresholdSweep("f1", prefix="val_sweep_")
+    assert told("---", tmp_path / "s", metrics={"sweep": sweep}, key="val_sweep_value") == []
 
 
 def test_values_of_batches_are_left_alone(tmp_path):
@@ -422,7 +422,7 @@ class Learner(lightning.LightningModule):
         super().__init__()
         self.net, self.rate = torch.nn.Sequential(torch.nn.Linear(5, 1), torch.nn.Flatten(0)), rate
         self.val = ImbalanceReport("binary", logits=True, prefix="val_")
-        self.sweep = ThresholdSweep("iam", logits=True, prefix="val_best_")
+        self.sweep = ThresholdSweep("iam", logits=True, prefix="val_sweep_")
         self.alarms, self.positives = [], 0
 
     def training_step(self, batch, batch_idx):
@@ -489,7 +489,7 @@ def test_trainings_are_told_where_the_kept_epoch_predicts_one_class(seed, tmp_pa
     else:
         assert not one_class[steps.index(step)] or len(one_class) < 3
     for text in texts:
-        assert "write monitor='val_best_value', mode='max', and in test_step update with self.sweep.rule" in text
+        assert "write monitor='val_sweep_value', mode='max', and in test_step update with self.sweep.rule" in text
 
 
 # --- unguarded --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A theme of `flat_monitors.py` and `monitor_guard.py`: one hundred right trainings, none of which gets a false alarm.
+"""`monitor_guard.py` and `metrics/flat_monitors.py`: one hundred right trainings, none of which gets a false alarm.
 
 Their tables are those of scikit-learn. A warning that a value could not choose must be true of the predictions that the
 module itself has counted; no other warning may come.
@@ -53,7 +53,7 @@ class Learner(lightning.LightningModule):
         prefix = {"prefix": "val_", "logits": True}
         self.val = imbtorch.ImbalanceReport("binary", **prefix) if plan["report"] else None
         self.single = None if plan["report"] else imbtorch.BalancedAccuracy("binary", logits=True)
-        self.sweep = imbtorch.ThresholdSweep("balanced_accuracy", logits=True, prefix="val_best_")
+        self.sweep = imbtorch.ThresholdSweep("balanced_accuracy", logits=True, prefix="val_sweep_")
         self.epochs, self.seen = [], []
 
     def logits(self, batch):
@@ -93,7 +93,7 @@ def test_a_right_training_gets_no_false_alarm(seed, tmp_path):
     if kind != "fresh":  # what an earlier run, or a pretrained network, brought
         fit_at_once(module.net, features, target, 300 if kind == "perfect" else 30)
         module.rate = 1e-5 if kind in ("resumed", "perfect") else plan["rate"]
-    monitor = draw.choice(["val_balanced_accuracy", "val_best_value"])
+    monitor = draw.choice(["val_balanced_accuracy", "val_sweep_value"])
     kept = draw.choice([LightningCheckpoint, ModelCheckpoint])(
         tmp_path, "{epoch}", monitor=monitor, mode="max", save_last=True
     )
@@ -111,7 +111,7 @@ def test_a_right_training_gets_no_false_alarm(seed, tmp_path):
     choosing = [text for text in said if "could not choose" in text]
     assert said == choosing, said
     best = module.epochs[int(re.search(r"epoch=(\d+)", kept.best_model_path)[1])]
-    assert not choosing or (monitor != "val_best_value" and (best or (stop and any(module.epochs)))), choosing
+    assert not choosing or (monitor != "val_sweep_value" and (best or (stop and any(module.epochs)))), choosing
 
 
 def fit_at_once(net, features, target, steps):

@@ -145,7 +145,7 @@ def test_many_bars_without_a_value_are_counted():
 
 
 @pytest.mark.parametrize("prevalence", [None, [0.5, 0.5]])
-def test_a_sweep_has_its_curves_with_the_best_threshold(prevalence):
+def test_a_sweep_has_its_curves_with_the_chosen_threshold(prevalence):
     target, scores = torch.from_numpy(1 * (TARGET == 2)), torch.from_numpy(SCORES)
     sweep = ThresholdSweep(f_score, prevalence=prevalence)
     figures = validated(sweep, lambda metric: metric.update(scores, target))
@@ -159,15 +159,17 @@ def test_a_sweep_has_its_curves_with_the_best_threshold(prevalence):
     precision = sklearn_metrics.precision_score(target, told, sample_weight=weight)
     assert curve.lines[-1].get_xydata().tolist() == [pytest.approx([rates[1], precision])]
     wanted = sklearn_metrics.f1_score(target, told, sample_weight=weight)
-    assert [text.get_text() for text in value.texts] == [f"best {wanted:.3f} at {best:.2f}"]
+    highest = max(sklearn_metrics.f1_score(target, cut < SCORES, sample_weight=weight) for cut in [-1.0, *SCORES])
+    beside = f", highest {highest:.3f}" if f"{highest:.3f}" != f"{wanted:.3f}" else ""
+    assert [text.get_text() for text in value.texts] == [f"chosen {wanted:.3f} at {best:.2f}{beside}"]
     low, high = (getattr(sweep.interval("auc"), end).item() for end in ("low", "high"))
     auc = f"AUC {sklearn_metrics.roc_auc_score(target, SCORES):.3f} [{low:.3f}, {high:.3f}]"
-    assert legend(roc) == ["random guessing", auc, "threshold with the best f1"]
+    assert legend(roc) == ["random guessing", auc, "threshold chosen for f1"]
     precision = f"AP {sklearn_metrics.average_precision_score(target, SCORES, sample_weight=weight):.3f}"
     if prevalence is None:  # which leaves average precision without an interval
         low, high = (getattr(sweep.interval("average_precision"), end).item() for end in ("low", "high"))
         precision += f" [{low:.3f}, {high:.3f}]"
-    assert legend(curve)[2:] == [precision, "threshold with the best f1"]
+    assert legend(curve)[2:] == [precision, "threshold chosen for f1"]
 
 
 @pytest.mark.filterwarnings("ignore:ThresholdSweep.*had no target")
@@ -190,7 +192,7 @@ def test_a_sweep_of_classes_shows_the_rarest_that_come():
         auc = sklearn_metrics.roc_auc_score(target == each, scores[:, each])
         curves.append(f"{each}: AUC {auc:.3f} [{area.low[each]:.3f}, {area.high[each]:.3f}]")
         curves[-1] += f", threshold {best[f'threshold/{each}']:.2f}"
-    assert legend(roc) == ["random guessing", *curves, "threshold with the best balanced_accuracy"]
+    assert legend(roc) == ["random guessing", *curves, "threshold chosen for balanced_accuracy"]
     assert [text.split(":")[0] for text in legend(value)] == [*map(str, shown), "threshold 0.5"]
     wanted = [sklearn_metrics.average_precision_score(target == each, scores[:, each]) for each in shown]
     assert heights(bars) == pytest.approx(wanted, abs=1e-6)

@@ -402,6 +402,22 @@ def test_a_sweeps_value_logged_in_place_of_the_sweep_is_told_once():
     assert "'val_threshold' was logged as a plain value" in text
 
 
+def test_scores_that_share_a_bin_are_told_once_in_each_fit():
+    def count(module, index, _):
+        module.sweep.update(-3 + 1e-5 * index / 10, torch.tensor(TRUTH)[index])
+
+    module = scripted(lightning)(
+        validation_step=count, on_validation_epoch_end=lambda module: module.log_dict(module.sweep)
+    )
+    module.sweep = imbtorch.ThresholdSweep("f1", logits=True, prefix="val_")
+    for _ in range(2):
+        with listening() as told:
+            fit(module)
+        (text,) = told
+        assert "scores of both classes differ but fall between the same two thresholds" in text
+        assert "so that no threshold separates them" in text
+
+
 PILED = r"self.{} still held {} earlier updates when this {} began, and counts on"
 
 

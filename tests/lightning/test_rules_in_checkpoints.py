@@ -323,8 +323,8 @@ class Half(Trained):
         self.metric.update(scores if self.decide is None else self.decide(scores), batch[-1])
 
 
-def half_adopted(folder, decide=None, monitor="val_value", act="same process", build=of_a_threshold):
-    """Keep epochs by a value, test the best one; return what is said of the rule."""
+def half_adopted(folder, decide=None, monitor="val_value", act="same process", build=of_a_threshold, others=()):
+    """Keep epochs by a value and by others, test the best one; return what is said of the rule."""
     module, data = build()
     task = module.sweep.task
     options = {"num_classes": 5} if task == "multiclass" else {"logits": True}
@@ -336,7 +336,8 @@ def half_adopted(folder, decide=None, monitor="val_value", act="same process", b
 
     kept = ModelCheckpoint(folder, "{epoch}", monitor=monitor, mode="max")
     settings = {"logger": False, "default_root_dir": folder, **QUIET}
-    trainer = lightning.Trainer(max_epochs=2, callbacks=[kept], **settings)
+    beside = [ModelCheckpoint(folder / other, "{epoch}", monitor=other, mode="max") for other in others]
+    trainer = lightning.Trainer(max_epochs=2, callbacks=[*beside, kept], **settings)
     loader, module = DataLoader(TensorDataset(*data), 100), made()
     with listening() as texts:
         trainer.fit(module, loader, loader)
@@ -351,6 +352,12 @@ def half_adopted(folder, decide=None, monitor="val_value", act="same process", b
 def test_a_test_without_the_rule_by_which_the_checkpoint_was_kept_is_told(build, act, tmp_path):
     (text,) = half_adopted(tmp_path, act=act, build=build)
     assert re.search(HALF, text)
+
+
+def test_of_two_checkpoints_of_one_name_that_of_the_folder_is_tested(tmp_path):
+    (text,) = half_adopted(tmp_path / "a", others=["val_threshold"])
+    assert re.search(HALF, text)
+    assert half_adopted(tmp_path / "b", monitor="val_threshold", others=["val_value"]) == []
 
 
 @pytest.mark.parametrize(

@@ -925,7 +925,7 @@ class Swept(lightning.LightningModule):
         self.net = nn.Linear(1, 1)
         self.val = ImbalanceReport("binary", prefix="val_")
         self.test = self.val.clone(prefix="test_")
-        self.sweep = ThresholdSweep("balanced_accuracy", prefix="val_best_")
+        self.sweep = ThresholdSweep("balanced_accuracy", prefix="val_sweep_")
 
     def training_step(self, batch, batch_idx):
         return self.net(torch.ones(1)).sum()
@@ -946,7 +946,7 @@ class Swept(lightning.LightningModule):
 
 
 def test_a_monitored_sweep_chooses_the_report_and_is_shown(tmp_path):
-    summary, kept = SelectionSummary(), TieKeeper(tmp_path, "{epoch}", monitor="val_best_value", mode="max")
+    summary, kept = SelectionSummary(), TieKeeper(tmp_path, "{epoch}", monitor="val_sweep_value", mode="max")
     loader = DataLoader(TensorDataset(torch.arange(40)), 10)
     trainer = lightning.Trainer(
         max_epochs=3, callbacks=[kept, summary], default_root_dir=tmp_path, logger=False, **QUIET
@@ -955,10 +955,10 @@ def test_a_monitored_sweep_chooses_the_report_and_is_shown(tmp_path):
         trainer.fit(Swept(), loader, loader)
     assert "self.val" in printed.getvalue()
     found = [(1 + hits / 10) / 2 for hits in (3, 5, 8)]  # no false alarm, and 3, 5 and 8 of 10 positives
-    assert summary.history().values["val_best_value"].tolist() == pytest.approx(found)
-    row = summary.table()["selected"]["kept by val_best_value"]
+    assert summary.history().values["val_sweep_value"].tolist() == pytest.approx(found)
+    row = summary.table()["selected"]["kept by val_sweep_value"]
     assert row["epoch"] == 2
-    assert float(row["val_best_value"]) == pytest.approx(found[-1])
+    assert float(row["val_sweep_value"]) == pytest.approx(found[-1])
     assert float(row["balanced_accuracy"]) == 0.5
-    assert math.isnan(float(summary.table()["selected"]["Baseline"]["val_best_value"]))
-    assert "val_best_value" in [line.get_label() for line in summary.plot()[1].get_lines()]
+    assert math.isnan(float(summary.table()["selected"]["Baseline"]["val_sweep_value"]))
+    assert "val_sweep_value" in [line.get_label() for line in summary.plot()[1].get_lines()]

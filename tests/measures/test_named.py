@@ -276,7 +276,7 @@ def test_a_function_reads_each_label():
         (MulticlassAccuracy, TypeError, r"measures\['x'\] must be the name of a measure"),
         (MulticlassAccuracy(num_classes=3), TypeError, r"measures\['x'\] must be the name of a measure"),
         (ImbalanceReport, TypeError, r"measures\['x'\] must be the name of a measure"),
-        ("youden", ValueError, r"measures\['x'\] must be one of .*got 'youden'.*'accuracy'"),
+        ("youden", ValueError, r"measures\['x'\] must be one of .*got 'youden'.*nearest: '"),
         (None, TypeError, r"measures\['x'\] must be the name of a measure"),
         ((error_rate, True), TypeError, "set the direction as an attribute of the function: function.higher_is_better"),
     ],
@@ -355,8 +355,8 @@ def test_a_sweep_takes_a_name():
 @pytest.mark.parametrize(
     ("measures", "error", "text"),
     [
-        (["iam", "youden"], ValueError, "measures must be one of .*got 'youden'.*'iam'"),
-        ({"j": "youden"}, ValueError, r"measures\['j'\] must be one of .*got 'youden'.*'iam'"),
+        (["iam", "youden"], ValueError, "measures must be one of .*got 'youden'.*nearest: '"),
+        ({"j": "youden"}, ValueError, r"measures\['j'\] must be one of .*got 'youden'.*nearest: '"),
         (["iam", "iam"], ValueError, r"must not name a measure twice, got \['iam', 'iam'\]"),
         ("iam", TypeError, r"names such as \['iam', 'mcc'\].*got 'iam'"),
         ([imbtorch.imbalance_accuracy], TypeError, r"or map names to measures, as in \{'iam': imbalance_accuracy\}"),
@@ -633,3 +633,58 @@ def test_reports_count_an_absent_positive_class_as_0_and_direct_calls_leave_it_u
     labels = ImbalanceReport("multilabel", num_labels=2, measures=["f1"], per_class=["f1"])
     labels.update(torch.tensor([[0, 1], [0, 0]]), torch.tensor([[0, 1], [0, 0]]))
     assert labels.measure("f1")(labels.counts()) == 1  # the mean of the label that came
+
+
+# --- names of the field -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "oracle"),
+    [
+        ("sensitivity", "recall", lambda t, p: sk.recall_score(t, p)),
+        ("tpr", "recall", lambda t, p: sk.recall_score(t, p)),
+        ("ppv", "precision", lambda t, p: sk.precision_score(t, p)),
+        ("tnr", "specificity", lambda t, p: sk.recall_score(t, p, pos_label=0)),
+        ("jaccard_index", "iou", lambda t, p: sk.jaccard_score(t, p)),
+        ("phi", "mcc", lambda t, p: sk.matthews_corrcoef(t, p)),
+        ("bacc", "balanced_accuracy", lambda t, p: sk.balanced_accuracy_score(t, p)),
+        ("dice", "dice", lambda t, p: sk.f1_score(t, p)),
+        ("imbalance_accuracy", "iam", None),
+    ],
+)
+def test_a_measure_of_several_names_is_logged_under_its_key(name, key, oracle):
+    target, preds = [0] * 10 + [1] * 6, [0] * 7 + [1] * 3 + [1] * 4 + [0] * 2
+    report = ImbalanceReport("binary", measures=[name], per_class=(), prefix="val_")
+    report.update(torch.tensor(preds), torch.tensor(target))
+    values = report.compute()
+    assert list(values) == [f"val_{key}"]
+    if oracle is not None:
+        assert values[f"val_{key}"].item() == pytest.approx(oracle(target, preds))
+        assert ThresholdSweep("mcc", at_least={name: 0.2}).at_least == {key: 0.2}
+    with pytest.raises(ValueError, match="measures must not name a measure twice"):
+        ImbalanceReport("binary", measures=[name, "f1", key if name != key else name])
+
+
+def test_names_of_the_field_are_taken_for_each_class_areas_and_plans():
+    assert ImbalanceReport("binary", measures=["f1"], per_class=["ppv"]).per_class == ("precision",)
+    assert ThresholdSweep("f1", also=["auroc", "auc", "ap"]).also == ("auc", "average_precision")
+    with pytest.raises(ValueError, match=r"at_least must not name a measure twice, got \['tpr', 'recall'\]"):
+        ThresholdSweep("f1", at_least={"tpr": 0.2, "recall": 0.5})
+    rates, shares = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.5, 0.5])
+    needed = [
+        imbtorch.statistics.samples_needed(each, rates, shares, 0.2, test_sets=40, draws=200)
+        for each in ("recall", "sensitivity", functools.partial(imbtorch.recall, average="binary"))
+    ]
+    assert needed[0] == needed[1] == needed[2]
+    target, scores = torch.tensor([0, 0, 1, 1] * 20), torch.tensor([0.1, 0.6, 0.7, 0.3] * 20)
+    areas = [imbtorch.statistics.paired_compare(each, scores, 1 - scores, target) for each in ("auc", "roc_auc")]
+    assert str(areas[0]) == str(areas[1])
+
+
+def test_an_unknown_name_lists_the_five_nearest():
+    with pytest.raises(
+        ValueError, match=r"measure must be one of \d+ names, got 'recal'.*did you mean 'recall'"
+    ) as told:
+        ThresholdSweep("recal")
+    assert str(told.value).count("'") == 2 * (1 + 1 + 5)
+    assert "nearest: 'recall', " in str(told.value)

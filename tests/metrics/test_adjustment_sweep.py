@@ -263,6 +263,7 @@ def test_table_and_gain():
     marks = [cell.mark for row in table["value"].values() for cell in row.values()]
     assert marks == ["", "", "*"] * len(table["value"])
     assert "not shown" not in table.notes[0]
+    assert f"{few['plain']:.5f}" in str(result.table(digits=5))
     assert " ".join(table.notes[0].split()) in " ".join(str(table).split())
     assert "<table>" in result._repr_html_()
 

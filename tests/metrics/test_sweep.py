@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from matplotlib import pyplot as plt
 from processes import launch
 from report_cases import directed
 from sklearn import metrics as sk
@@ -203,17 +204,17 @@ def test_a_collection_merges_only_sweeps_that_count_alike():
     scores, target = torch.tensor([0.15, 0.85, 0.15]), torch.tensor([0, 1, 1])
     sweeps = {
         "f1": ThresholdSweep(imbtorch.f_score, torch.tensor([0.1, 0.5])),
-        "recall": ThresholdSweep(imbtorch.recall, torch.tensor([0.1, 0.5])),
+        "iou": ThresholdSweep(imbtorch.jaccard, torch.tensor([0.1, 0.5])),
         "other": ThresholdSweep(imbtorch.f_score, torch.tensor([0.1, 0.6])),
     }
     collection = MetricCollection(dict(sweeps))
     collection.update(scores, target)
-    assert sorted(map(sorted, collection.compute_groups.values())) == [["f1", "recall"], ["other"]]
+    assert sorted(map(sorted, collection.compute_groups.values())) == [["f1", "iou"], ["other"]]
     later = torch.tensor([0.55, 0.55, 0.55]), torch.tensor([1, 1, 0])
     collection.update(*later)
     for name, oracle, grid in (
         ("f1", sk.f1_score, [0.1, 0.5]),
-        ("recall", sk.recall_score, [0.1, 0.5]),
+        ("iou", sk.jaccard_score, [0.1, 0.5]),
         ("other", sk.f1_score, [0.1, 0.6]),
     ):
         grid = torch.tensor(grid).double().tolist()
@@ -306,7 +307,10 @@ def uneven(rank, world):
     torch.distributed.all_reduce = counted
     answer = [item(one.compute()), item(many.compute())]
     collectives = len(calls)
-    answer += [{name: child.compute().item() for name, child in many.items()}, one.result().matrices().tolist()]
+    answer += [
+        {name: child.compute().item() for name, child in zip(many, many.values(), strict=True)},
+        one.result().matrices().tolist(),
+    ]
     torch.distributed.all_reduce = original
     return *answer, many.result().matrices().tolist(), collectives, len(calls)
 
@@ -695,3 +699,50 @@ def test_a_prevalence_may_name_its_classes():
     assert [each.prevalence for each in sweeps] == [tuple(in_order)] * 2
     with pytest.raises(ValueError, match=r"prevalence must name every class; missing are \['emu'\]"):
         ThresholdSweep("f1", prevalence={"cat": 0.7, "dog": 0.3}, **arguments)
+
+
+# --- areas alone, and what is logged ----------------------------------------------------------------------------------
+
+
+def test_areas_need_no_measure_and_choose_no_threshold():
+    logits, target = drawn(500)
+    sweep = ThresholdSweep(also=["auc", "average_precision"], logits=True, prefix="test_")
+    sweep.update(logits, target)
+    found = sweep.compute()
+    assert list(found) == list(sweep) == ["test_auc", "test_average_precision"]
+    exact = sk.roc_auc_score(target, logits), sk.average_precision_score(target, logits)
+    assert [value.item() for value in found.values()] == pytest.approx(exact, abs=0.002)
+    assert repr(sweep).startswith("ThresholdSweep(also=('auc', 'average_precision')")
+    result = pickle.loads(pickle.dumps(sweep)).result()
+    assert result.interval("auc").low < exact[0] < result.interval("auc").high
+    _, axes = sweep.plot()
+    assert [ax.get_title() for ax in axes] == ["ROC", "Precision over recall"]
+    assert not [text for ax in axes for text in ax.texts]
+    plt.close("all")
+    refused = (sweep.best, sweep.gain, sweep.table, result.curve, lambda: result.rule, lambda: result.log_odds)
+    for call in (*refused, lambda: sweep.plot("value"), lambda: sweep.metric(imbtorch.Recall)):
+        with pytest.raises(ValueError, match="no threshold was chosen, because the sweep computes areas alone"):
+            call()
+    with pytest.raises(ValueError, match="name must be one of 'auc', 'average_precision', got 'value'"):
+        sweep.interval("value")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"also": ["partial_auc"]}, {"also": ["auc"], "alerts": 0.1}, {"also": ["auc"], "costs": [[0, 1], [5, 0]]}],
+)
+def test_whatever_is_chosen_is_chosen_for_a_measure(arguments):
+    with pytest.raises(ValueError, match="measure must name what the threshold is chosen for, such as 'f1'"):
+        ThresholdSweep(**arguments)
+
+
+@pytest.mark.parametrize(("task", "size"), [("multilabel", "num_labels"), ("multiclass", "num_classes")])
+def test_thresholds_of_several_labels_are_computed_but_not_logged(task, size):
+    scores = torch.rand(60, 3, generator=torch.Generator().manual_seed(0))
+    target = scores.argmax(1) if task == "multiclass" else (scores > 0.6).long()
+    sweep = ThresholdSweep("f1", task=task, also=["auc"], prefix="val_", **{size: 3})
+    sweep.update(scores.softmax(1) if task == "multiclass" else scores, target)
+    logged = {f"val_{name}{of}" for name in ("value", "auc") for of in ("", "/0", "/1", "/2")}
+    assert {name for name, _ in sweep.items()} == logged
+    assert sweep.compute().keys() - logged == {f"val_threshold/{at}" for at in range(3)}
+    assert sweep["threshold/1"].compute() == sweep.compute()["val_threshold/1"]

@@ -403,7 +403,7 @@ def test_tensors_that_need_gradients_are_drawn_like_any_other(dtype):
     assert line(ax, "0").get_xydata().tolist() == [[0.25, 0.5]]
     _, ax = papers.plot_sensitivity({"accuracy": imbtorch.accuracy}, given([6.0, 2.0]), steps=2)
     assert list(line(ax, "accuracy").get_ydata()) == [1.0, 0.75]
-    _, ax = plots.plot_sweep(given([0.25, 0.75]), given([0.5, 1.0]), best=given([0.75, 1.0]))
+    _, ax = plots.plot_sweep(given([0.25, 0.75]), given([0.5, 1.0]), chosen=given([0.75, 1.0]))
     assert ax.lines[0].get_xydata().tolist() == [[0.25, 0.5], [0.75, 1.0]]
     for drawn, expected in ((given(0.5), [0.5]), ([given(0.5), given(0.25)], [0.5, 0.25])):
         _, ax = plots.plot_values(drawn)

@@ -273,9 +273,9 @@ def test_baselines_are_dotted_lines_below_bars_points_and_curves():
 GRID = torch.tensor([0.0, 0.25, 0.6, 1.0])
 
 
-def test_a_sweep_marks_its_best_threshold():
+def test_a_sweep_marks_its_chosen_threshold():
     values = torch.tensor([0.1, math.nan, 0.9, 0.2])
-    fig, ax = plots.plot_sweep(GRID, values, best=torch.tensor([0.6, 0.9]), name="f score")
+    fig, ax = plots.plot_sweep(GRID, values, chosen=torch.tensor([0.6, 0.9]), name="f score")
     pixels(fig)
     np.testing.assert_allclose(unnamed(ax).get_xydata(), torch.stack((GRID, values), -1))
     (mark,) = [each for each in ax.lines if len(each.get_xdata()) == 1]
@@ -285,7 +285,7 @@ def test_a_sweep_marks_its_best_threshold():
     assert not passes(ax, [(0.0, 0.1), (0.49, 0.75)])  # nothing is drawn where there is no value
     assert shaded(ax, 0.6, 0.9)
     assert passes(ax, [(0.5, 0.1), (0.5, 0.8)])
-    assert [text.get_text() for text in ax.texts] == ["best 0.900 at 0.60"]
+    assert [text.get_text() for text in ax.texts] == ["chosen 0.900 at 0.60"]
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xlim()) == ("Threshold", "f score", (0.0, 1.0))
     assert legend(ax) == ["threshold 0.5"]
     assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0  # below the curve
@@ -295,8 +295,8 @@ def test_a_sweep_marks_its_best_threshold():
 def test_a_sweep_of_labels_has_a_line_for_each():
     values = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.9, 0.5, 0.4, 0.3], [0.5] * 4])
     best = torch.stack((GRID[[3, 0, 0]], values.amax(-1)), -1)
-    _, ax = plots.plot_sweep(GRID, values, best=best, labels=["cat", "dog", "owl"])
-    texts = ["cat: best 0.400 at 1.00", "dog: best 0.900 at 0.00", "owl: best 0.500 at 0.00"]
+    _, ax = plots.plot_sweep(GRID, values, chosen=best, labels=["cat", "dog", "owl"])
+    texts = ["cat: chosen 0.400 at 1.00", "dog: chosen 0.900 at 0.00", "owl: chosen 0.500 at 0.00"]
     assert legend(ax) == [*texts, "threshold 0.5"]
     assert not ax.texts  # three would overlap
     marks = {each.get_marker(): each.get_xydata().tolist() for each in ax.lines if len(each.get_xdata()) == 1}
@@ -316,44 +316,44 @@ def test_a_sweep_tells_the_values_that_are_corrected():
     values = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.9, 0.5, 0.4, 0.3]])
     best = torch.stack((GRID[[3, 0]], values.amax(-1)), -1)
     found = Interval(*torch.tensor([[0.35, math.nan], [0.25, math.nan], [0.45, math.nan]]), 0.8, "posterior")
-    _, ax = plots.plot_sweep(GRID, values, best=best, corrected=found, labels=["cat", "dog"])
+    _, ax = plots.plot_sweep(GRID, values, chosen=best, corrected=found, labels=["cat", "dog"])
     corrected = "corrected 0.350 [0.250, 0.450]"
-    assert legend(ax) == [f"cat: best 0.400 at 1.00, {corrected}", "dog: best 0.900 at 0.00", "threshold 0.5"]
+    assert legend(ax) == [f"cat: chosen 0.400 at 1.00, {corrected}", "dog: chosen 0.900 at 0.00", "threshold 0.5"]
     title = "corrected: for the choice of the threshold\nin brackets: 80% interval"
     assert ax.get_legend().get_title().get_text() == title
     of_one = Interval(*torch.tensor([0.35, 0.25, 0.45]), 0.8, "posterior")
-    _, ax = plots.plot_sweep(GRID, values[0], best=best[0], corrected=of_one)
+    _, ax = plots.plot_sweep(GRID, values[0], chosen=best[0], corrected=of_one)
     both = f"0.400 on these samples, {corrected}"
     assert legend(ax) == [both, "threshold 0.5"]
     assert ax.get_legend().get_title().get_text() == title
     assert line(ax, both).get_xydata().tolist() == best[:1].tolist()
-    _, ax = plots.plot_sweep(GRID, values[0], best=best[0])
+    _, ax = plots.plot_sweep(GRID, values[0], chosen=best[0])
     assert ax.get_legend().get_title().get_text() == ""
 
 
 def test_rare_thresholds_have_room_on_a_logit_axis():
     grid = torch.tensor([0.0, 1e-6, 1e-4, 1e-3, 0.01, 0.4, 0.999, 1 - 1e-9], dtype=torch.float64)
     values = torch.tensor([0.1, 0.1, 0.1, 0.3, 0.9, 0.2, 0.2, 0.2])
-    fig, ax = plots.plot_sweep(grid, values, best=torch.tensor([0.0123, 0.9]), scale="logit")
+    fig, ax = plots.plot_sweep(grid, values, chosen=torch.tensor([0.0123, 0.9]), scale="logit")
     pixels(fig)
     assert ax.get_xscale() == "logit"
     low, high = ax.get_xlim()
     assert 1e-6 < low < 1e-4  # the values change from here on
     assert 0.7 < high < 0.999
-    assert [text.get_text() for text in ax.texts] == ["best 0.900 at 0.012"]
+    assert [text.get_text() for text in ax.texts] == ["chosen 0.900 at 0.012"]
     left, right = (ax.transAxes.inverted().transform(ax.transData.transform((x, 0.1)))[0] for x in (1e-3, 0.01))
     assert right - left > 0.15
     _, ax = plots.plot_sweep(grid, torch.ones(8), scale="logit")  # nothing changes
     assert 0.2 < ax.get_xlim()[0] < 0.3
-    _, ax = plots.plot_sweep(grid, torch.full((8,), math.nan), best=grid[[7, 0]], scale="logit")
+    _, ax = plots.plot_sweep(grid, torch.full((8,), math.nan), chosen=grid[[7, 0]], scale="logit")
     assert 0.7 < ax.get_xlim()[1] < 0.8
 
 
 @pytest.mark.default_cases("0.0-linear", "1.0-logit")
 @pytest.mark.parametrize("scale", ["linear", "logit"])
 @pytest.mark.parametrize("best", [0.0, 1e-44, 1.0])
-def test_the_best_threshold_at_an_end_is_marked_and_told_within_the_axes(best, scale):
-    fig, ax = plots.plot_sweep(GRID, torch.tensor([0.1, 0.5, 0.2, 0.4]), best=torch.tensor([best, 0.9]), scale=scale)
+def test_the_chosen_threshold_at_an_end_is_marked_and_told_within_the_axes(best, scale):
+    fig, ax = plots.plot_sweep(GRID, torch.tensor([0.1, 0.5, 0.2, 0.4]), chosen=torch.tensor([best, 0.9]), scale=scale)
     pixels(fig)
     axes, (text,) = ax.get_window_extent(), ax.texts
     assert axes.x0 < text.get_window_extent().x0 < text.get_window_extent().x1 < axes.x1
@@ -385,8 +385,8 @@ def test_what_is_no_sweep_is_refused():
         with pytest.raises(ValueError, match=r"thresholds must be \[T\] and values \[T\] or \[L, T\], got shapes"):
             plots.plot_sweep(GRID, values)
     for values, best in ((torch.ones(4), torch.ones(1, 2)), (torch.ones(3, 4), torch.ones(2, 2))):
-        with pytest.raises(ValueError, match=r"best must be .*, threshold and value, got"):
-            plots.plot_sweep(GRID, values, best=best)
+        with pytest.raises(ValueError, match=r"chosen must be .*, threshold and value, got"):
+            plots.plot_sweep(GRID, values, chosen=best)
     with pytest.raises(ValueError, match="labels must hold 2 names, got 1"):
         plots.plot_sweep(GRID, torch.ones(2, 4), labels=["cat"])
     assert not plt.get_fignums()

@@ -21,7 +21,7 @@ PICTURES = {"roc": plots.plot_roc, "pr": plots.plot_precision_recall, "dominance
 BRACKETS = "in brackets: 95% interval"
 REFERENCES = {
     *UNREACHABLE.values(),
-    *("random guessing", "marked threshold", "threshold with the best f1", "threshold 0.5"),
+    *("random guessing", "marked threshold", "threshold chosen for f1", "threshold 0.5"),
 }
 
 
@@ -220,7 +220,7 @@ def bracketed(name, interval, label=0):
     return f"{name} {value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def test_a_result_of_a_sweep_shows_areas_intervals_and_the_best_threshold():
+def test_a_result_of_a_sweep_shows_areas_intervals_and_the_chosen_threshold():
     target = torch.tensor([0, 0, 0, 0, 0, 0, 1, 0, 1, 1])
     scores = torch.tensor([0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.7, 0.8, 0.9])
     sweep = imbtorch.ThresholdSweep("f1", thresholds=21)
@@ -231,7 +231,10 @@ def test_a_result_of_a_sweep_shows_areas_intervals_and_the_best_threshold():
     assert torch.equal(torch.get_rng_state(), state)
     chosen = result["threshold"].item()
     predicted = scores > chosen
-    assert written(value) == [f"best {f1_score(target, predicted):.3f} at {chosen:.2f}"]
+    told = f1_score(target, predicted)
+    highest = max(f1_score(target, scores > cut) for cut in [0.0, *scores.tolist()])
+    beside = f", highest {highest:.3f}" if f"{highest:.3f}" != f"{told:.3f}" else ""
+    assert written(value) == [f"chosen {told:.3f} at {chosen:.2f}{beside}"]
     assert written(roc) == written(pr) == [f"threshold {chosen:.2f}"]
     false_alarms = 1 - recall_score(1 - target, ~predicted)
     assert roc.texts[0].xy == pytest.approx((false_alarms, recall_score(target, predicted)))
@@ -241,7 +244,7 @@ def test_a_result_of_a_sweep_shows_areas_intervals_and_the_best_threshold():
     assert ap.estimate.item() == pytest.approx(average_precision_score(target, scores))
     assert models_in(roc) == [bracketed("AUC", auc)]
     assert models_in(pr) == [bracketed("AP", ap)]
-    assert legend(roc)[-1] == legend(pr)[-1] == "threshold with the best f1"
+    assert legend(roc)[-1] == legend(pr)[-1] == "threshold chosen for f1"
     titles = [ax.get_legend().get_title().get_text() for ax in (value, roc, pr)]
     assert titles == [f"corrected: for the choice of the threshold\n{BRACKETS}", BRACKETS, BRACKETS]
     drawn = result.interval("value")
@@ -275,7 +278,7 @@ def test_labels_of_other_class_shares_are_drawn_beside_each_other():
     best = {name: result.values[f"value/{name}"].item() for _, name in names}
     corrected = [bracketed("corrected", of_value, at) for at, _ in names]
     assert models_in(value) == [
-        f"{name}: best {best[name]:.3f} at {probability(chosen[at])}, {corrected[at]}" for at, name in names
+        f"{name}: chosen {best[name]:.3f} at {probability(chosen[at])}, {corrected[at]}" for at, name in names
     ]
     assert not written(value) + written(roc) + written(pr)
     recall, precision = line(pr, models_in(pr)[1]).get_xydata().T
@@ -378,8 +381,8 @@ def test_values_without_an_interval_are_shown_alone():
     many = imbtorch.ThresholdSweep("f1", 11, "multilabel", num_labels=6)
     many.update(scores.view(4, 1).expand(4, 6), target.view(4, 1).expand(4, 6))
     chosen = many.compute()["threshold/0"].item()
-    best = f"best {f1_score(target, scores > chosen):.3f} at {chosen:.2f}"
-    assert models_in(many.result().plot("value")[1]) == [f"{label}: {best}" for label in range(6)]
+    told = f"chosen {f1_score(target, scores > chosen):.3f} at {chosen:.2f}"
+    assert models_in(many.result().plot("value")[1]) == [f"{label}: {told}" for label in range(6)]
 
 
 @pytest.mark.parametrize("draw", [plots.plot_roc, plots.plot_precision_recall])

@@ -313,7 +313,8 @@ def test_the_command_chooses_a_threshold_and_report_uses_it(path, tmp_path, caps
     assert run(*words, "--at-least", "recall=.8", "--json", point) == 0
     shown = capsys.readouterr().out
     best = Predictions(path, target="fraud").thresholds("new", "f1").best(at_least={"recall": 0.8})
-    assert shown.startswith(f"{best}\ncorrected for the choice: ")  # the table knows no limits, and is left out
+    assert "value: f1 at the threshold chosen with recall >= 0.8" in shown
+    assert f"\n\n{best}\ncorrected for the choice: " in shown
     assert imbtorch.open_result(point).threshold == best.threshold
     assert run("report", path, "--target", "fraud", "--scores", "new", "--threshold", point) == 0
     assert f"{sklearn.metrics.f1_score(Y, best.threshold < NEW):.3f}" in capsys.readouterr().out
@@ -325,7 +326,7 @@ def test_the_command_chooses_a_threshold_and_report_uses_it(path, tmp_path, caps
 
 def test_the_command_takes_costs_alerts_calibration_and_draws(path, tmp_path, capsys):
     words = ["thresholds", path, "--target", "fraud", "--scores", "new", "--measure", "f1"]
-    assert run(*words, "--costs", "1,50", "--calibration", "--plot", tmp_path / "x.png") == 0
+    assert run(*words, "--costs", "miss=50,false_alarm=1", "--calibration", "--plot", tmp_path / "x.png") == 0
     shown = capsys.readouterr().out
     result = Predictions(path, target="fraud").thresholds("new", "f1")
     assert str(result.best(costs=[[0, 1], [50, 0]])) in shown
@@ -335,10 +336,43 @@ def test_the_command_takes_costs_alerts_calibration_and_draws(path, tmp_path, ca
     assert "promised at sure=0.9" in " ".join(capsys.readouterr().out.split())
     assert run(*words, "--at-least", "recall=.99,precision=.99") == 2
     assert "error" in capsys.readouterr().err
-    assert run(*words, "--costs", "1") == 2
-    assert "as in 1,50" in capsys.readouterr().err
+    for old, new in (("1", "miss=50,false_alarm=1"), ("2,30", "miss=30,false_alarm=2")):  # false alarm and miss, in 0.7
+        assert run(*words, "--costs", old) == 2
+        assert f"must name the costs, as in {new}, got '{old}'" in capsys.readouterr().err
+    assert run(*words, "--costs", "mis=1") == 2
+    assert "costs must be one of 'miss', 'false_alarm', 'investigation', got 'mis'" in capsys.readouterr().err
     assert run(*words, "--json", path) == 2
     assert "which is read" in capsys.readouterr().err
+
+
+def test_a_report_at_a_saved_point_says_whether_its_limits_hold_on_these_rows(tmp_path):
+    generator = torch.Generator().manual_seed(1)
+    target = (torch.rand(6000, generator=generator) < 0.05).long()
+    scores = (torch.randn(6000, generator=generator, dtype=torch.float64) + 2 * target - 2).sigmoid()
+    scores[3000:] = (scores[3000:] * 1.3).clamp(max=0.999)  # more alerts than on the rows that choose
+    chose, new = (
+        Predictions({"y": target[part].tolist(), "score": scores[part].tolist()}, target="y")
+        for part in (slice(3000), slice(3000, None))
+    )
+    found = chose.thresholds("score", "f1").best(alerts=0.02, at_least={"recall": 0.1}, sure=0.9)
+    found.to_json(tmp_path / "point.json")
+    point = imbtorch.open_result(tmp_path / "point.json")
+    flagged = scores > point.threshold
+    for data, part in ((chose, slice(3000)), (new, slice(3000, None))):
+        notes = data.report(scores="score", threshold=point).table().notes
+        alerts, recall = flagged[part].double().mean().item(), flagged[part][target[part] == 1].double().mean().item()
+        said = [note for note in notes if "limit of" in note]
+        assert said == [
+            f"recall {recall:.4g}, {'which keeps' if recall >= 0.1 else 'below'} the limit of 0.1",
+            f"alerts {alerts:.4g}, {'which keeps' if alerts <= 0.02 else 'above'} the limit of 0.02 "
+            "(promised at sure=0.9 for new samples like the 3000 that chose it)",
+        ]
+        told = [note for note in notes if "probably chosen on these rows" in note]
+        assert told == [
+            f"probably chosen on these rows, so that f1 is too high on average; corrected: {found.corrected}"
+        ] * (data is chose)
+    assert "above the limit" in str(said)
+    assert not [note for note in new.report(scores="score", threshold=0.3).table().notes if "limit" in note]
 
 
 PROGRAM = """

@@ -1,13 +1,15 @@
 """Costs of rows of saved predictions (`saved.py`, `scores.py`, the command): against loops over the rows of a frame."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 import torch
+from rooms import command_line
 
 import imbtorch
-from imbtorch import Predictions
+from imbtorch import Predictions, open_result
 from imbtorch.statistics import CostPoint
 
 COSTS = {"miss": "amount", "investigation": 4}
@@ -166,3 +168,41 @@ def test_a_point_is_for_reports_of_its_columns_alone():
         data.report(scores="s", threshold=point, prevalence=[0.9, 0.1])
     with pytest.raises(ValueError, match="miss: there is no column 'amount'"):
         Predictions({name: held[name] for name in ("s", "fraud")}, target="fraud").report(scores="s", threshold=point)
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, seed in (("may", 0), ("june", 1)):
+        held = columns(seed)
+        lines = [",".join(map(repr, map(float, row))) for row in zip(*held.values(), strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join([",".join(held), *lines]).replace(".0,", ","))
+    return tmp_path
+
+
+def test_the_command_prints_and_keeps_the_point(files, capsys):
+    pytest.importorskip("duckdb", reason="the extra `files` is not installed")
+    saved = str(files / "point.json")
+    choose = ["thresholds", str(files / "may.csv"), "--target", "fraud", "--scores", "s"]
+    code = command_line.main([*choose, "--costs", "miss=amount,investigation=4", "--json", saved])
+    printed = capsys.readouterr().out
+    assert code == 0
+    point = Predictions(columns(), target="fraud").thresholds("s", costs=COSTS)
+    assert printed.strip() == str(open_result(saved))
+    assert json.loads((files / "point.json").read_text())["costs"] == {
+        "miss": "amount",
+        "false_alarm": 0,
+        "investigation": 4,
+    }
+    assert open_result(saved).offset == pytest.approx(point.offset)
+    month = ["report", str(files / "june.csv"), "--target", "fraud", "--scores", "s", "--threshold", saved]
+    assert command_line.main(month) == 0
+    held = columns(1)
+    assert f"costs {cost(held, flags(held, point.offset)):,.0f}, " in capsys.readouterr().out
+    for arguments, message in (
+        ([], "name a measure by --measure, or costs of rows by --costs miss=amount"),
+        (["--costs", "miss=amount", "--calibration"], "--calibration, --plot and forms of tables are of a measure"),
+        (["--costs", "miss=amount", "--alerts", ".1"], "costs of rows take no alerts"),
+        (["--costs", "miss=amount", "--measure", "f1"], "costs of rows take no measure"),
+    ):
+        assert command_line.main([*choose, *arguments]) == 2
+        assert message in capsys.readouterr().err

@@ -318,7 +318,7 @@ LOW[3] = -0.5
         ({"preds": PREDS[:-1]}, ValueError, "preds has 599 rows and target 600"),
         ({"preds": TEXTS[PREDS]}, TypeError, "target holds integers and preds strings"),
         ({"preds": [*TEXTS[PREDS[:-1]], "emu brid"], "target": TEXTS[TARGET]}, ValueError,
-         "'emu brid' in row 599 .*, which no target has.*did you mean 'emu bird'.*class_names"),
+         "'emu brid' in row 599 .*, which no target has.*class_names.*did you mean 'emu bird'"),
         ({"preds": [*PREDS[:-1], 9]}, ValueError, "preds holds 9 in row 599 .*, which no target has"),
         ({"preds": NAN}, ValueError, "NaN in row 7, column '1'"),
         ({"preds": LOW, "target": TARGET == 2}, ValueError, r"-0.5 in row 3 .*logits=True"),

@@ -7,6 +7,7 @@ import pydoc
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,18 @@ def test_the_whole_surface_is_that_of_the_file():
     """Signatures and methods too, so that each addition shows in a diff."""
     remedy = "run `python tests/helpers/surface.py` and look at the diff of tests/helpers/public_surface.txt"
     assert surface.FILE.read_text(encoding="utf-8") == surface.text(), remedy
+
+
+def test_hints_of_all_that_is_public_can_be_read_but_of_pictures():
+    """Tools that build forms, commands or documentation from annotations need the types behind them."""
+    read = 0
+    for module in NAMES.keys() - {"imbtorch.plots", "imbtorch.papers"}:  # which name Axes of matplotlib
+        for owner in (getattr(importlib.import_module(module), name) for name in NAMES[module].split()):
+            methods = inspect.getmembers(owner, inspect.isfunction) if inspect.isclass(owner) else [("", owner)]
+            for name, each in methods:
+                if str(each.__module__).startswith("imbtorch.") and (name == "__init__" or name[:1] != "_"):
+                    read += bool(typing.get_type_hints(each))
+    assert read > 500
 
 
 def test_a_name_means_the_same_wherever_it_is_imported_from():

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
-
-from torch import nn
 
 from imbtorch.counting.logits import PROBABILITIES
 from imbtorch.counts import Margins
-from imbtorch.lightning.base import shared_results
-from imbtorch.metrics.base import ADVICE, FEWEST, MANY, never_predicted
-from imbtorch.metrics.deciding import DecidingSweep
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared_result import ReportedValue
 from imbtorch.suggestions import first_names
 
-TESTED = "and in test_step update with self.{}.rule(scores)"
+FEWEST, MANY = 3, 10  # validations of a fit that has ended, and validations in a row, from which to tell
 SWEPT = ("balanced_accuracy", "cba", "f1", "gmean", "iam", "mcc")  # measures whose best threshold is a compromise
 
 
@@ -34,6 +29,22 @@ def is_harmed(flat: Sequence[bool], best: int | None, ended: bool = False, stopp
     if ended:
         return best is not None and flat[best] and (stopped or len(flat) >= FEWEST)
     return (all(flat) if best is None else flat[best]) and len(flat) >= MANY and all(flat[-MANY:])
+
+
+def never_predicted(margins: Margins) -> list[list[int]]:
+    """Return for each label (one list without labels) the classes that have targets and no prediction.
+
+    The lists are empty unless one class is predicted in each label that has targets of several classes.
+
+    >>> import torch
+    >>> never_predicted(Margins(*torch.tensor([[8, 0, 0], [8, 1, 1], [10, 0, 0]])))
+    [[1, 2]]
+    """
+    actual, predicted = (part.reshape(-1, part.shape[-1]) for part in (margins.actual, margins.predicted))
+    several = (actual > 0).sum(-1) > 1
+    flat = bool(several.any()) and bool(((predicted > 0).sum(-1) == 1)[several].all())
+    lacking = (actual > 0) & (predicted == 0) & several.unsqueeze(-1)
+    return [row.nonzero().flatten().tolist() if flat else [] for row in lacking]
 
 
 class Course:
@@ -107,27 +118,20 @@ class Course:
             return ""
         return ", since no score passes 0.5" + " (log-softmax of one column never does)" * bool(self.counter.logits)
 
-    def remedy(self, module: nn.Module, calls: Mapping[str, str]) -> str:
-        """Return what to do about a value that could not choose, given the calls that log other values."""
-        counter = self.counter
-        if counter.like_probabilities:
+    def remedy(self, how: str) -> str:
+        """Return what to do about a value that could not choose, given how to monitor a sweep."""
+        if self.counter.like_probabilities:
             return f"But {PROBABILITIES}"
-        doubt = " If the scores are probabilities, write logits=False." * (counter.logits and 0 in self._lacks)
-        for path, sweep in shared_results(module):
-            if isinstance(sweep, DecidingSweep) and sweep.task == counter.task and sweep.rule is not None:
-                name, mode = sweep["value"].full_name, "max" if sweep["value"].higher_is_better else "min"
-                log = f"log it by {calls[name]}, " if name in calls else ""
-                return f"{ADVICE}: {log}write monitor={name!r}, mode={mode!r}, {TESTED.format(path)}{doubt}"
-        measure = self.value.row.measure if isinstance(self.value, ReportedValue) else counter.traits.key
-        overall = getattr(getattr(self.value, "row", None), "kind", "overall") == "overall"
-        measure = measure if overall and measure in SWEPT else "balanced_accuracy"
-        made, labels = f"ThresholdSweep({measure!r}", f", task='multilabel', num_labels={counter.counting.size}"
-        made += labels if counter.task == "multilabel" else ""
-        if counter.task == "multiclass":
-            made = f"LogitAdjustmentSweep({measure!r}, train_counts"
-        prefix = f"{getattr(counter, 'prefix', '')}best_"
-        return (
-            f"{ADVICE}: build self.sweep = imbtorch.{made}, logits={counter.logits}, prefix={prefix!r}) in __init__, "
-            "update it with the scores in validation_step, log it by self.log_dict(self.sweep), write "
-            f"monitor='{prefix}value', mode='max', {TESTED.format('sweep')}{doubt}"
-        )
+        doubt = " If the scores are probabilities, write logits=False." * (self.counter.logits and 0 in self._lacks)
+        return f"Monitor the value of a sweep, and test with its rule: {how}{doubt}"
+
+    def sweep(self, more: str = "") -> str:
+        """Return the call that builds a sweep whose value can choose, with further arguments."""
+        counter, row = self.counter, getattr(self.value, "row", None)
+        measure = counter.traits.key if row is None else row.measure if row.kind == "overall" else ""
+        measure = measure if measure in SWEPT else "balanced_accuracy"
+        made = f"LogitAdjustmentSweep({measure!r}, train_counts"
+        if counter.task != "multiclass":
+            labels = f", task='multilabel', num_labels={counter.counting.size}" * (counter.task == "multilabel")
+            made = f"ThresholdSweep({measure!r}{labels}"
+        return f"imbtorch.{made}, logits={counter.logits}{more})"
