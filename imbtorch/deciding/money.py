@@ -104,6 +104,10 @@ class CostPoint:
         logits: whether scores are logits.
         medians: column of costs -> its median, on the rows that chose the offset.
         values: what the alerts cost on these rows, by name; ``"held_out"`` at offsets that other tenths chose.
+
+    >>> costs = {"miss": "amount", "false_alarm": 0, "investigation": 4}
+    >>> CostPoint(0.0, costs, "s", logits=False, medians={}, values={}).sql
+    '"s" * ("amount" - 4) > 1.0 * (1 - "s") * 4'
     """
 
     offset: float

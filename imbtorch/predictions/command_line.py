@@ -105,7 +105,7 @@ def _thresholds(options: argparse.Namespace) -> tuple[int, str]:
     more: Any = {name: getattr(options, name) for name in names}
     if options.measure is None and options.costs is None:
         raise ValueError("name a measure by --measure, or costs of rows by --costs miss=amount,investigation=4")
-    result = data.thresholds(options.scores, options.measure, **more)
+    result: Any = data.thresholds(options.scores, options.measure, **more)
     if isinstance(result, CostPoint):
         if options.calibration or options.plot is not None or options.form is not None:
             raise ValueError("--calibration, --plot and forms of tables are of a measure; name one by --measure")

@@ -410,7 +410,7 @@ class Predictions:
         also: Sequence[Also] = (),
         at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
-        costs: Costs | Mapping[str, float | str] | None = None,
+        costs: Any = None,
         sure: float | None = None,
         prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
         higher_is_better: bool | None = None,
@@ -442,14 +442,9 @@ class Predictions:
         array([0, 1])
         """
         if measure is None or (isinstance(costs, Mapping) and str in map(type, costs.values())):
-            others: dict[str, Any] = {
-                "measure": measure,
-                "at_least": at_least,
-                "alerts": alerts,
-                "sure": sure,
-                "prevalence": prevalence,
-            }
-            others |= {"thresholds": thresholds, "also": also or None, "higher_is_better": higher_is_better}
+            others: dict[str, Any] = {"measure": measure, "at_least": at_least, "alerts": alerts, "sure": sure}
+            others |= {"prevalence": prevalence, "thresholds": thresholds, "also": also or None}
+            others |= {"higher_is_better": higher_is_better}
             rows, samples = self._costed(scores, costs, logits, **others)
             _count(samples, rows.update)
             return rows.chosen(samples.columns[0])

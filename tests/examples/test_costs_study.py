@@ -162,6 +162,13 @@ def test_the_tables_are_those_of_the_file():
     assert below.strip() == study.tables(FOLDER / "results.csv").strip()
     for shown in ("+14.5 [+13.3, +15.7]", "+5.9 [+5.0, +6.8]", "4.8 points more"):
         assert shown in above
+    rows = study.read(FOLDER / "results.csv")
+    gain = study.of_tables(rows, "own", "weights").mean()
+    worst = study.differences(rows, "own", "textbook", " weighted ")["pakdd"].mean()
+    assert (f"{gain:.1f}", f"{worst:.0f}") == ("4.8", "33")
+    recipe = " ".join((EXAMPLES / "recipes.md").read_text(encoding="utf-8").split())
+    assert "up to 33 points of the possible savings worse after a class-weighted one" in recipe
+    assert "with the costs as weights saved 4.8 points less" in recipe
 
 
 def test_the_verdict_is_that_of_the_file_by_other_code():
