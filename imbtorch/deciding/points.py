@@ -101,12 +101,7 @@ class OperatingPoint:
 
     def checked_for(self, logits: bool) -> float:
         """Return the threshold for scores; raise if it was chosen for the other kind, or is rounded to 0 or 1."""
-        if self.logits is not None and self.logits != logits:
-            kinds = {True: "logits", False: "probabilities"}
-            raise ValueError(
-                f"threshold was chosen for {kinds[self.logits]}, but the scores are {kinds[logits]}; pass scores of its"
-                f" kind and logits={self.logits}"
-            )
+        check_kind(self.logits, logits)
         text = threshold_text(self.threshold, self.log_odds)
         if "logit" in text:
             raise ValueError(
@@ -146,6 +141,16 @@ class OperatingPoint:
         return wrapped(
             f"threshold {threshold_text(self.threshold, self.log_odds)}{flags}: {values}, alerts "
             f"{self.alerts:.3g}{price_text(self.costs, self.counts)}{held}{sure}{self._advice()}"
+        )
+
+
+def check_kind(chosen: bool | None, logits: bool) -> None:
+    """Raise if a threshold was chosen for the other kind of scores; None is unknown."""
+    if chosen is not None and chosen != logits:
+        kinds = {True: "logits", False: "probabilities"}
+        raise ValueError(
+            f"threshold was chosen for {kinds[chosen]}, but the scores are {kinds[logits]}; pass scores of its kind "
+            f"and logits={chosen}"
         )
 
 

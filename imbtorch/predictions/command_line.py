@@ -15,6 +15,7 @@ from typing import Any
 
 from imbtorch.choosing.gate import NOT_WORSE, UNDECIDED, Gate
 from imbtorch.deciding.curves import AREAS
+from imbtorch.deciding.money import CostPoint
 from imbtorch.deciding.points import OperatingPoint
 from imbtorch.measures.traits import short_name
 from imbtorch.predictions import parser
@@ -92,7 +93,7 @@ def _threshold(text: str | None) -> Any:
         numbers = [float(each) for each in text.split(",")]
     except ValueError:
         point = open_result(text)
-        if not isinstance(point, OperatingPoint):
+        if not isinstance(point, OperatingPoint | CostPoint):
             raise ValueError(f"{text} holds no operating point; 'imbtorch thresholds --json' writes one") from None
         return point
     return numbers[0] if len(numbers) == 1 else numbers
@@ -103,7 +104,15 @@ def _thresholds(options: argparse.Namespace) -> tuple[int, str]:
     data = _predictions(options, options.file, "weight", "frequency", *OF_TARGETS)
     names = ("logits", "prevalence", "at_least", "alerts", "costs", "sure")
     more: Any = {name: getattr(options, name) for name in names}
-    result = data.thresholds(options.scores, options.measure, **more)
+    if options.measure is None and options.costs is None:
+        raise ValueError("name a measure by --measure, or costs of rows by --costs miss=amount,investigation=4")
+    result: Any = data.thresholds(options.scores, options.measure, **more)
+    if isinstance(result, CostPoint):
+        if options.calibration or options.plot is not None or options.form is not None:
+            raise ValueError("--calibration, --plot and forms of tables are of a measure; name one by --measure")
+        if options.json is not None:
+            result.to_json(options.json)
+        return 0, str(result)
     points = result.best()
     named = points if isinstance(points, dict) else {"": points}
     if options.json is not None:

@@ -156,13 +156,14 @@ def _parser() -> Parser:
     _add_source(rule)
     rule.add_argument("--scores", required=True, metavar="COLUMN", help="scores of the positive class, or of labels")
     _add_reading(rule)
-    rule.add_argument("--measure", required=True, help="measure to maximise, such as f1")
+    rule.add_argument("--measure", help="measure to maximise, such as f1; left out with --costs of rows")
     rule.add_argument("--logits", action="store_true", help="scores are logits, not probabilities")
     rule.add_argument(
         "--costs",
         type=costs_in,
         metavar="COSTS",
-        help="costs, as in miss=50,false_alarm=1; investigation= is paid for each flagged row",
+        help="costs, as in miss=50,false_alarm=1; investigation= is paid for each flagged row; without a measure also "
+        "columns, as in miss=amount,investigation=4",
     )
     rule.add_argument("--alerts", type=share_in, metavar="SHARE", help="greatest share that may be predicted positive")
     rule.add_argument("--at-least", type=shares_in, metavar="LIMITS", help="least values, as in recall=.8,precision=.3")
@@ -381,13 +382,17 @@ def numbers_in(text: str) -> list[float]:
         raise argparse.ArgumentTypeError(f"must be numbers between commas such as 900,90,10, got {text!r}") from error
 
 
-def costs_in(text: str) -> dict[str, float]:
-    """Convert costs behind names; those of older versions, of a false alarm and of a miss, had none."""
+def costs_in(text: str) -> dict[str, float | str]:
+    """Convert costs behind names, numbers or columns; those of older versions, a false alarm and a miss, had none."""
     if "=" not in text:
         alarm, _, miss = text.partition(",")
         form = f"miss={miss or 50},false_alarm={alarm or 1}"
         raise argparse.ArgumentTypeError(f"must name the costs, as in {form}, got {text!r}")
-    costs: dict[str, float] = shares_in(text)
+    costs: dict[str, float | str] = {}
+    for name, _, given in (each.partition("=") for each in text.split(",")):
+        costs[name.strip()] = given.strip()
+        with suppress(ValueError):
+            costs[name.strip()] = float(given)
     return costs
 
 

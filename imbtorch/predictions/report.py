@@ -23,7 +23,7 @@ from imbtorch.measures.overall import macro_averaged_absolute_error
 from imbtorch.measures.traits import by_any_name, needs_matrix, short_name
 from imbtorch.predictions.parts import count_
 from imbtorch.predictions.samples import Samples
-from imbtorch.predictions.scores import Curves
+from imbtorch.predictions.scores import CostedRows, Curves
 from imbtorch.predictions.sources import Arrays, Engine, Source
 from imbtorch.reports.description import DEFAULT, described
 from imbtorch.reports.groups import UNFIT
@@ -121,8 +121,9 @@ def report_of(
     measures: Mapping[str, Measured] | Sequence[str] | None,
     intervals: bool | str | Sequence[str],
     class_groups: Mapping[str, Sequence[Any]] | None = None,
+    costed: CostedRows | None = None,
 ) -> ReportResult:
-    """Count all samples, and compute the result."""
+    """Count all samples, flagged above a threshold or by a point of row costs, and compute the result."""
     given, scored = samples.given, samples.given.scored
     check_order(samples, prevalence, _listed(measures))
     if not scored and samples.logits:
@@ -135,7 +136,7 @@ def report_of(
     state = counting.zeros()
     curves = Curves(readings, samples.rows) if scored else None
     for part in samples.parts(counting.threshold):
-        batch = count_(counting, state, part)
+        batch = count_(counting, state, part if costed is None else costed.update(part))
         if curves is not None and len(part.target):
             curves.update(part, batch.scores)
     at = Snapshot.of(counting, state, readings.prevalence)
@@ -146,7 +147,9 @@ def report_of(
             notes.append("auc, average_precision: of clusters, Predictions.thresholds(...).interval has bounds")
     if samples.may_abstain:
         notes = answer_notes(samples, result)
-    if scored and threshold is None and samples.task != "multiclass":
+    if costed is not None:
+        notes += costed.notes()
+    elif scored and threshold is None and samples.task != "multiclass":
         notes.append(AT_HALF)
     return with_values(result, rows, (*samples.notes, *samples.problems.values(), *notes))
 

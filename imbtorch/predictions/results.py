@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from imbtorch.deciding import points
+from imbtorch.deciding import money, points
+from imbtorch.deciding.money import CostPoint
 from imbtorch.deciding.points import OperatingPoint
 from imbtorch.predictions import estimates, labels
 from imbtorch.predictions.estimates import Estimate
@@ -19,7 +20,7 @@ from imbtorch.reports.opened import checked_contents, open_report, read_file, re
 from imbtorch.reports.result import ReportResult
 
 
-def open_result(path: str | PathLike[str]) -> ReportResult | Estimate | OperatingPoint:
+def open_result(path: str | PathLike[str]) -> ReportResult | Estimate | OperatingPoint | CostPoint:
     """Open the result of a report, an estimate, or an operating point of a sweep, that ``to_json(path)`` wrote.
 
     No code of the file runs. A report is built with the settings of the file, and its values, intervals and table are
@@ -49,6 +50,9 @@ def open_result(path: str | PathLike[str]) -> ReportResult | Estimate | Operatin
         raise ValueError(f"{path} is a plan of rows to label, which estimate takes once they are labelled (plan=)")
     if data["format"] == estimates.FORMAT or "pool" in data:
         return estimates.opened_estimate(path, data)
+    if data["format"] == money.FORMAT:
+        with checked_contents(path, data, money.FORMAT, money.SCHEMA):
+            return money.cost_point_of(data)
     if data["format"] != points.FORMAT:
         return open_report(path, data)
     with checked_contents(path, data, points.FORMAT, points.SCHEMA):

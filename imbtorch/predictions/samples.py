@@ -25,6 +25,7 @@ from imbtorch.columns import (
 )
 from imbtorch.counting.arguments import Task
 from imbtorch.counting.clusters import cluster_ids
+from imbtorch.deciding.costs import NAMES
 from imbtorch.predictions.parts import Part
 from imbtorch.predictions.scores import are_above, checked_scores
 from imbtorch.predictions.sources import (
@@ -282,6 +283,7 @@ class Samples:
             return iter([self.grouped])
         keys = [*given.target.values(), *(given.more[role] for role in ("group", "cluster") if role in given.more)]
         numbers = [] if given.sums is None else [given.sums]
+        numbers += [given.more[role] for role in NAMES if role in given.more]
         if given.scored:
             return given.source.batches(keys, [*self.columns, *numbers])
         return given.source.batches([*keys, *self.columns], numbers)
@@ -341,7 +343,7 @@ class Samples:
             found["group"] = np.array([LEFT_OUT if name is None else place[name] for name in names])[column.codes]
         if "cluster" in more:
             found["cluster"] = ids_of(columns[more["cluster"]])
-        for name in ("weight", "frequency"):
+        for name in ("weight", "frequency", *NAMES):
             if name in more:
                 found[name] = _weights(name, arrays[more[name]])
         return found | ({"squares": arrays[SQUARES]} if "weight" in more and SQUARES in arrays else {})
@@ -447,16 +449,16 @@ def _of_labels(given: Given, rules: Rules) -> tuple[Given, tuple[str, ...], list
 
 
 def _weights(name: str, given: Array) -> Array:
-    """Return weights, float64 ``[N]``, or frequencies, int64."""
+    """Return weights or costs, float64 ``[N]``, or frequencies, int64."""
     found = floats(name, given, 0).astype(np.float64)
-    wrong = ~((found >= 0) & np.isfinite(found) & ((name == "weight") | (found == np.rint(found))))
+    wrong = ~((found >= 0) & np.isfinite(found) & ((name != "frequency") | (found == np.rint(found))))
     if wrong.any():
-        row, kind = int(wrong.argmax()), "finite" if name == "weight" else "whole"
+        row, kind = int(wrong.argmax()), "whole" if name == "frequency" else "finite"
         if np.isnan(found[row]):
             number = int(np.isnan(found).sum())
             raise ValueError(f"{name} has no value in row {row} ({number} of {len(found)} rows); leave such rows out")
         raise ValueError(f"{name} must be {kind} and not negative, got {found[row]:g} in row {row}")
-    return found if name == "weight" else found.astype(np.int64)
+    return found.astype(np.int64) if name == "frequency" else found
 
 
 def ids_of(column: Column) -> Array:

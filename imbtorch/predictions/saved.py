@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import fields, replace
 from functools import partial
 from os import PathLike
@@ -26,8 +27,9 @@ from imbtorch.counting.arguments import (
 )
 from imbtorch.counts import check_choice
 from imbtorch.deciding.adjustment_result import AdjustmentSettings, LogitAdjustmentResult, result_of_buckets
-from imbtorch.deciding.costs import Costs
-from imbtorch.deciding.points import OperatingPoint
+from imbtorch.deciding.costs import NAMES, Costs
+from imbtorch.deciding.money import CostPoint, row_costs
+from imbtorch.deciding.points import OperatingPoint, check_kind
 from imbtorch.deciding.sweep_result import Origin, SweepResult
 from imbtorch.deciding.sweep_settings import Also, SweepSettings
 from imbtorch.intervals.intervals import check_level
@@ -40,7 +42,7 @@ from imbtorch.predictions.labels import DRAWN, POSITION, UNFIT, LabelPlan, Pool,
 from imbtorch.predictions.parts import Part, count_
 from imbtorch.predictions.report import check_order, opened, reading, report_of
 from imbtorch.predictions.samples import Given, Samples, from_arrays, from_source, samples_of
-from imbtorch.predictions.scores import BinnedScores, sizes_of
+from imbtorch.predictions.scores import BinnedScores, CostedRows, sizes_of
 from imbtorch.predictions.sources import Source
 from imbtorch.reports.result import ReportResult, with_values
 from imbtorch.suggestions import did_you_mean
@@ -191,7 +193,7 @@ class Predictions:
         preds: Any = None,
         *,
         scores: Any = None,
-        threshold: Thresholds | OperatingPoint | None = None,
+        threshold: Thresholds | OperatingPoint | CostPoint | None = None,
         logits: bool = False,
         prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
@@ -227,8 +229,11 @@ class Predictions:
         >>> data.report("pred")["balanced_accuracy"]
         tensor(0.7500)
         """
-        argument, predicted, at = _one_of(preds, scores, threshold, logits)
-        samples = self._samples(argument, predicted, logits, ROLES)
+        if isinstance(threshold, CostPoint):
+            costed, samples, at = *self._costed(scores, threshold, logits, preds=preds, prevalence=prevalence), None
+        else:
+            argument, predicted, at = _one_of(preds, scores, threshold, logits)
+            samples, costed = self._samples(argument, predicted, logits, ROLES), None
         chosen_for = threshold.scores if isinstance(threshold, OperatingPoint) else ""
         if self._source is not None and chosen_for not in ("", *samples.columns):
             samples.notes.append(
@@ -238,11 +243,24 @@ class Predictions:
         with reading(samples.given.source):
             if id is not None:
                 check_ids(None if self._source is None else samples.given.source, id)
-            result = report_of(samples, samples.placed(at), prevalence, measures, intervals, class_groups)
+            result = report_of(samples, samples.placed(at), prevalence, measures, intervals, class_groups, costed)
         counts = result.counts
         if isinstance(threshold, OperatingPoint) and isinstance(counts, Tensor) and counts.shape == (2, 2):
             result = with_values(result, {}, threshold.notes_on(counts))
         return result
+
+    def _costed(self, scores: Any, given: Any, logits: bool, **others: Any) -> tuple[CostedRows, Samples]:
+        """Read rows with costs of their own, or a point of such; raise for what these do not allow."""
+        point = given if isinstance(given, CostPoint) else None
+        check_kind(None if point is None else point.logits, logits)
+        others |= {name: self._more.get(name) for name in ("weight", "frequency")}
+        costs = row_costs(given if point is None else point.costs, others)
+        data = copy(self)
+        data._more = self._more | {name: each for name, each in costs.items() if isinstance(each, str)}
+        samples = data._samples("scores", scores, logits, (*ROLES, *NAMES))
+        if samples.task != "binary" or "" not in samples.given.preds or samples.rules.columns is not None:
+            raise ValueError("costs of rows need two classes, and one column of scores, those of the positive class")
+        return CostedRows(costs, logits, point), samples
 
     def label_plan(
         self,
@@ -386,21 +404,32 @@ class Predictions:
         with reading(given.source):
             return Pool(given, self._rules, threshold, logits, plan).read(unclear)
 
+    # fmt: off
+    @overload
+    def thresholds(
+        self, scores: Any, measure: Measured, *, logits: bool = ..., thresholds: int | Tensor | None = ...,
+        also: Sequence[Also] = ..., at_least: Mapping[str, float] | None = ..., alerts: float | None = ...,
+        costs: Costs | None = ..., sure: float | None = ...,
+        prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = ..., higher_is_better: bool | None = ...
+    ) -> SweepResult: ...
+    @overload
+    def thresholds(self, scores: Any, *, costs: Mapping[str, float | str], logits: bool = ...) -> CostPoint: ...
+    # fmt: on
     def thresholds(
         self,
         scores: Any,
-        measure: Measured,
+        measure: Measured | None = None,
         *,
         logits: bool = False,
         thresholds: int | Tensor | None = None,
         also: Sequence[Also] = (),
         at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
-        costs: Costs | None = None,
+        costs: Any = None,
         sure: float | None = None,
         prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
         higher_is_better: bool | None = None,
-    ) -> SweepResult:
+    ) -> SweepResult | CostPoint:
         """Try thresholds of two classes, of each label, or of each class against the rest.
 
         Args:
@@ -412,18 +441,28 @@ class Predictions:
             at_least: name of a measure -> least value.
             alerts: greatest share of samples that may be predicted positive.
             costs: the threshold with the lowest expected cost is chosen, as for ``{"miss": 10, "false_alarm": 1}``.
+                Without a measure, costs of each row, numbers or names of columns, as for ``{"miss": "amount",
+                "investigation": 4}``: the result is the offset of their own ratios with the lowest total, for which all
+                rows are kept in memory.
             sure: level of a guarantee that the constraints hold in the population.
             prevalence: class shares of the population, as for :meth:`report`.
             higher_is_better: direction; by default that of the measure.
 
         Returns:
             :class:`imbtorch.SweepResult`: its table, ``best(...)``, intervals, curves, calibration, pictures, and
-            ``rule``, a :class:`imbtorch.Threshold`.
+            ``rule``, a :class:`imbtorch.Threshold`. Of costs of rows a :class:`imbtorch.statistics.CostPoint`.
 
         >>> data = Predictions({"label": [0, 0, 1, 1] * 9, "score": [0.1, 0.4, 0.3, 0.9] * 9}, target="label")
         >>> data.thresholds("score", "f1").rule.predict([0.2, 0.95])
         array([0, 1])
         """
+        if measure is None or (isinstance(costs, Mapping) and str in map(type, costs.values())):
+            others: dict[str, Any] = {"measure": measure, "at_least": at_least, "alerts": alerts, "sure": sure}
+            others |= {"prevalence": prevalence, "thresholds": thresholds, "also": also or None}
+            others |= {"higher_is_better": higher_is_better}
+            rows, samples = self._costed(scores, costs, logits, **others)
+            _count(samples, rows.update)
+            return rows.chosen(samples.columns[0])
         samples = self._samples("scores", scores, logits)
         check_order(samples, prevalence, ())
         if isinstance(prevalence, Mapping):
@@ -609,6 +648,8 @@ def _one_of(preds: Any, scores: Any, threshold: Any, logits: bool) -> tuple[str,
     """Return the name and the value of the argument of predictions, and the threshold of a point."""
     if (preds is None) == (scores is None):
         raise TypeError("preds or scores must be given, one of them: predicted classes, or scores of classes")
+    if isinstance(threshold, CostPoint):
+        raise ValueError("threshold is a point of row costs, which only report takes; others decide by one threshold")
     threshold = threshold.checked_for(logits) if isinstance(threshold, OperatingPoint) else threshold
     return ("preds", preds, threshold) if scores is None else ("scores", scores, threshold)
 
@@ -634,7 +675,7 @@ def report(
     target: Any,
     preds: Any = None,
     scores: Any = None,
-    threshold: Thresholds | OperatingPoint | None = None,
+    threshold: Thresholds | OperatingPoint | CostPoint | None = None,
     logits: bool = False,
     prevalence: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
     measures: Mapping[str, Measured] | Sequence[str] | None = None,

@@ -25,6 +25,7 @@ from imbtorch.counting.tasks import UNEVEN
 from imbtorch.counts import rescaled_rows
 from imbtorch.deciding.curves import AREAS, histogram_of_ranks
 from imbtorch.deciding.histogram import Hidden
+from imbtorch.deciding.money import CostPoint, Ledger
 from imbtorch.deciding.sweep_result import SweepResult, result_of_histogram
 from imbtorch.deciding.sweep_settings import SweepSettings
 from imbtorch.intervals.intervals import Interval
@@ -155,6 +156,48 @@ class BinnedScores:
     def result(self) -> SweepResult:
         """Return the result of all samples so far."""
         return result_of_histogram(self.settings, self._counter, self._state, self._hidden)
+
+
+@dataclass
+class CostedRows:
+    """Rows with costs of their own that come in parts, and the point that flags them; None to choose one."""
+
+    costs: Mapping[str, float | str]
+    logits: bool
+    point: CostPoint | None = None
+    _kept: list[tuple[Tensor, ...]] = field(default_factory=list)
+
+    def update(self, part: Part) -> Part:
+        """Keep samples; return them without costs, and flagged by the point in place of scores."""
+        odds = part.preds.double() if self.logits else part.preds.double().logit()
+        start = sum(len(each) for each, *_ in self._kept)
+        cluster = part.extra.get("cluster", torch.arange(start, start + len(odds)))
+        by_row = [
+            part.extra.pop(name) if isinstance(each, str) else torch.full_like(odds, each)
+            for name, each in self.costs.items()
+        ]
+        self._kept.append((odds, part.target == 1, *by_row, cluster))
+        flagged = Ledger(*self._kept[-1]).relative > (0.0 if self.point is None else self.point.offset)
+        return part._replace(preds=4.0 * flagged - 2 if self.logits else flagged.double())
+
+    def ledger(self) -> tuple[Ledger, dict[str, float]]:
+        """Return all rows, and the median of each column of costs."""
+        ledger = Ledger(*map(torch.cat, zip(*self._kept, strict=True)))
+        named = {each: getattr(ledger, name) for name, each in self.costs.items() if isinstance(each, str)}
+        return ledger, {name: float(each.median()) for name, each in named.items()}
+
+    def notes(self) -> list[str]:
+        """Return what the alerts of the point cost, if there is one."""
+        return [] if self.point is None else self.point.notes(*self.ledger())
+
+    def chosen(self, scores: str) -> CostPoint:
+        """Return the point with the lowest costs of all rows."""
+        ledger, medians = self.ledger()
+        if bool(ledger.positive.all()) or not bool(ledger.positive.any()):
+            raise ValueError("costs of rows need targets of both classes to choose by; name more rows")
+        offset = ledger.cheapest()
+        values = ledger.at(offset) | {"held_out": ledger.held_out()}
+        return CostPoint(offset, self.costs, scores, self.logits, medians, values)
 
 
 @dataclass

@@ -30,7 +30,8 @@ BATCH = 500_000  # rows of a batch
 MOST_UNNAMED, MOST_ROWS = 8, 1_000_000  # columns and rows of a source in which models may stand one below the other
 ORDER = "label_order"  # column of the place of each row that a plan drew, from 1
 SHARED = {("weight", "group"), ("weight", "cluster"), ("frequency", "group"), ("frequency", "cluster")}
-SHARED |= {("group", "cluster"), ("id", "cluster"), ("target", "group")}  # roles that one column may have together
+SHARED |= {("group", "cluster"), ("id", "cluster"), ("target", "group"), ("miss", "false_alarm")}
+SHARED |= {("miss", "investigation"), ("false_alarm", "investigation")}  # roles that one column may have together
 
 
 @dataclass

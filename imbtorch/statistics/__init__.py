@@ -11,6 +11,7 @@ from imbtorch.choosing.runs import Runs, RunsByMeasure, over_runs
 from imbtorch.deciding.adjustments import AdjustmentPoint
 from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import partial_auc
+from imbtorch.deciding.money import CostPoint
 from imbtorch.deciding.points import OperatingPoint
 from imbtorch.deciding.ties import undominated
 from imbtorch.intervals.baselines import beats_baseline, skill, trivial
@@ -23,6 +24,7 @@ __all__ = [
     "Calibration",
     "ChosenEpoch",
     "Comparison",
+    "CostPoint",
     "Estimate",
     "Interval",
     "LabelPlan",

@@ -27,6 +27,7 @@ ROOMS = {
         "precision_influence unresolved"
     ),
     "deciding.histogram": "Grid bins_of",
+    "deciding.money": "",
     "deciding.steady": "counts_at gain_interval held_out single_threshold steady_threshold",
     "deciding.sweep_settings": "",
     "deciding.thresholds": "InfeasibleError Limit PROPORTIONS promised",

@@ -140,7 +140,8 @@ def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
     others |= {"tests/helpers/public_surface.txt", *(path.relative_to(ROOT).as_posix() for path in SAVED)}
     texts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.md")}
     texts |= {f"examples/decision_study/{name}.csv" for name in ("tasks", "rare", "log", "results", "second_run")}
-    texts |= {f"examples/{name}/results.csv" for name in ("labels", "monitor_study", "threshold_study", "wrong_labels")}
+    studies = ("costs_study", "labels", "monitor_study", "threshold_study", "wrong_labels")
+    texts |= {f"examples/{name}/results.csv" for name in studies}
     texts |= {"examples/changed_shares/results.csv", "examples/data/alarms.csv"}
     texts |= {f"examples/labels/{name}_2.csv" for name in ("fresh", "results")}
     texts |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples" / "simulated").glob("*.csv")}

@@ -39,7 +39,7 @@ NAMES = {
     """,
     "imbtorch.measures": MEASURES,
     "imbtorch.statistics": """
-        AdjustmentPoint Calibration ChosenEpoch Comparison Estimate Interval LabelPlan OperatingPoint Runs
+        AdjustmentPoint Calibration ChosenEpoch Comparison CostPoint Estimate Interval LabelPlan OperatingPoint Runs
         RunsByMeasure Selection Verdict beats_baseline bootstrap compare compare_groups mean_auc over_images over_runs
         paired_compare
         partial_auc posterior samples_needed select_epoch select_model skill trivial undominated
