@@ -193,7 +193,7 @@ def test_a_file_holds_the_point(tmp_path):
     assert str(found) == str(own)
     data = json.loads((tmp_path / "point.json").read_text(encoding="utf-8"))
     data["offset"] = 1.0
-    (tmp_path / "point.json").write_text(json.dumps(data))
+    (tmp_path / "point.json").write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(ValueError, match="not complete or was changed"):
         open_result(tmp_path / "point.json")
 

@@ -50,7 +50,7 @@ TORCHMETRICS = {  # the modules that may import it
     "imbtorch.metrics.shared_result",
     "imbtorch.metrics.state",
 }
-CORE_LINES, CORE_MODULES, LINES = 9_900, 40, 34_300
+CORE_LINES, CORE_MODULES, LINES = 9_900, 40, 34_500
 COMPLEXITY, DOCSTRING_LINES = 18, 60
 PARAMETERS, OF_LIGHTNING = 12, 16  # most of a public callable; Lightning's ModelCheckpoint has 15
 MORE_PARAMETERS = {  # whoever raises one of these names it in the subject of the commit
