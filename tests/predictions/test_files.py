@@ -521,14 +521,14 @@ def test_a_quote_that_swallows_rows_is_an_error_with_its_line(tmp_path):
     rows = ["fine\t0\t1", '"hello\t1\t1', "x\t0\t1", 'world"\t1\t1']
     lines = ["id\ttext\tlabel\tpred", *(f"{at}\t{row}" for at, row in enumerate(rows))]
     path = tmp_path / "a.tsv"
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert len(list(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))) == 5
     with pytest.raises(ValueError, match="line 3: a quote opens a cell that ends in a later row"):
         imbtorch.report(path, target="label", preds="pred")
     frame = pandas.DataFrame({"text": ['"hello', "two\nlines", "a\ttab", 'world"'], "label": [0, 1, 0, 1], "pred": 1})
     frame.to_csv(path, sep="\t", index=False)
     assert imbtorch.report(path, target="label", preds="pred").counts.tolist() == [[0, 2], [0, 2]]
-    path.write_text('text\tlabel\tpred\n5" disk\t0\t1\na\t1\t1\n')
+    path.write_text('text\tlabel\tpred\n5" disk\t0\t1\na\t1\t1\n', encoding="utf-8")
     assert imbtorch.report(path, target="label", preds="pred").counts.tolist() == [[0, 1], [0, 1]]
 
 
@@ -552,7 +552,7 @@ def test_a_key_that_only_later_rows_hold_is_found(array, tmp_path):
     pandas = pytest.importorskip("pandas", reason="needs pandas")
     rows = [{"y": at % 2, "p": at // 2 % 2} | ({"g": f"site {at % 2}"} if at >= 150 else {}) for at in range(300)]
     text = json.dumps(rows) if array else "".join(f"{json.dumps(row)}\n" for row in rows)
-    (tmp_path / "a.json").write_text(text)
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
     named = {"target": "y", "preds": "p", "group": "g", "missing": "drop", "measures": ["accuracy"]}
     found = imbtorch.report(tmp_path / "a.json", **named)
     sizes = pandas.DataFrame(rows).groupby("g").size()

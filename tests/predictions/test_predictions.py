@@ -67,7 +67,7 @@ def test_weighted_points_say_that_their_values_are_of_the_weight(tmp_path):
     assert point.alerts == pytest.approx(weight[flagged].sum() / weight.sum())
     assert abs(point.alerts - flagged.mean()) > 0.05
     point.to_json(tmp_path / "point.json")
-    assert json.loads((tmp_path / "point.json").read_text())["weighted"] is True
+    assert json.loads((tmp_path / "point.json").read_text(encoding="utf-8"))["weighted"] is True
     opened = imbtorch.open_result(tmp_path / "point.json")
     assert opened.weighted
     assert "not of the rows" in " ".join(str(opened).split())
