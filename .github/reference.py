@@ -19,6 +19,7 @@ from imbtorch.predictions import parser
 from imbtorch.suggestions import PUBLIC_MODULES, SYNONYMS
 
 ROOT = Path(__file__).resolve().parents[1]
+INSTALLED = Path(imbtorch.__file__).resolve().parents[1]  # the same folder, but for a copy of this one
 PAGES = ROOT / "examples"
 WIDTH = 120
 
@@ -244,7 +245,7 @@ def api() -> str:
 def source(value: Any, module: str) -> str:
     """Return the file that defines an object."""
     found = value if inspect.isclass(value) or inspect.isfunction(value) else importlib.import_module(module)
-    return Path(inspect.getsourcefile(inspect.unwrap(found)) or "").resolve().relative_to(ROOT).as_posix()
+    return Path(inspect.getsourcefile(inspect.unwrap(found)) or "").resolve().relative_to(INSTALLED).as_posix()
 
 
 def first_sentence(value: Any) -> str:

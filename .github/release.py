@@ -27,7 +27,7 @@ from pathlib import Path
 import tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
-LARGEST = {".whl": 650_000, ".gz": 2_500_000}  # bytes; a file above grew by more than code
+LARGEST = {".whl": 650_000, ".gz": 2_700_000}  # bytes; a file above grew by more than code
 FOREIGN = re.compile(r"(^|/)(tests?|examples|[a-z]*_study|conftest|test_[^/]*)(/|\.|$)")
 ADDRESSES = ("Repository", "Documentation", "Changelog", "Issues")
 

@@ -1419,10 +1419,12 @@ def kept_promises(
         drawn = np.where(target, *(each.rvs(size, random_state=rng) for each in scores[::-1])).clip(-90, 90)
         drawn = np.floor(drawn / step) * step if step else drawn
         sweep.update(torch.from_numpy(drawn), torch.from_numpy(target).long())
-        sweep.compute()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of thresholds that flag nobody or everybody
+                warnings.simplefilter(
+                    "ignore"
+                )  # of thresholds that flag nobody or everybody, and recall without limits
+                sweep.compute()
                 point = sweep.best(at_least=floors, alerts=alerts, costs=costs, sure=sure)
         except ValueError:  # no threshold keeps the limits, or none can be promised
             continue

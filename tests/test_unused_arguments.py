@@ -264,12 +264,13 @@ INTERVAL = r"(_| )(low|high)\b"
 REASONS = [  # first argument, call, number, why it stays as it was or is missing
     ("cluster", "report|ImbalanceReport", rf"^(?!gain|threshold|interval|.*{INTERVAL})|estimate", "only intervals do"),
     ("cluster", "report .*: intervals", rf"^(auc|average_precision)(/\w+)?{INTERVAL}", "documented to have none"),
+    ("weight", "report .*: intervals", rf"^(auc|average_precision)(/\w+)?{INTERVAL}", "documented to have none"),
     ("cluster", "report .*: rule|ThresholdSweep",
      "^(gain(?!.*(low|high))|value|interval.value. estimate|table .* (value|corrected)|point (?!.*holds))",
      "follows from the threshold, which can stay the same"),
     ("cluster", "ThresholdSweep", "^(auc|average_precision|interval.auc. estimate|fpr|tpr|hits|precisions|values$)",
      "values of all samples do not depend on clusters"),
-    ("cluster", "ThresholdSweep", "positives$", "values of all samples do not depend on clusters"),
+    ("cluster", "ThresholdSweep", "(positives|alerts)$", "values of all samples do not depend on clusters"),
     ("cluster", "LogitAdjustmentSweep", "^(value|gain estimate|point|curve)", "follows from tau, which can stay"),
     ("prevalence", "", r"^(interval\()?(recall|balanced_accuracy|gmean|iba|auc)", "depends on no class shares"),
     ("prevalence", "ThresholdSweep", "^(fpr|tpr)|positives$|^point .* (holds )?recall$", "depends on no class shares"),
@@ -283,7 +284,7 @@ REASONS = [  # first argument, call, number, why it stays as it was or is missin
     ("", "ThresholdSweep.*point", "holds", "near 1 the probability is the same"),
 ]  # fmt: skip
 REFUSED = [
-    "intervals need numbers of independent samples",
+    "intervals of scores need numbers of independent samples",
     "at_least and alerts need probabilities",
     "limits need probabilities",
     "areas have no intervals with cluster=",

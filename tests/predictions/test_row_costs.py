@@ -175,7 +175,7 @@ def files(tmp_path):
     for name, seed in (("may", 0), ("june", 1)):
         held = columns(seed)
         lines = [",".join(map(repr, map(float, row))) for row in zip(*held.values(), strict=True)]
-        (tmp_path / f"{name}.csv").write_text("\n".join([",".join(held), *lines]).replace(".0,", ","))
+        (tmp_path / f"{name}.csv").write_text("\n".join([",".join(held), *lines]).replace(".0,", ","), encoding="utf-8")
     return tmp_path
 
 
