@@ -194,7 +194,7 @@ def test_errors_name_the_remedy_and_marks_that_nothing_holds_are_silent(capsys, 
 def test_values_with_commas_are_named_on_the_command_line(tmp_path, capsys):
     """The remedy of the error works as it stands; the F1 is that of 1 hit, 1 miss and no false alarm."""
     rows = '1,1\n0,"I\'m sorry, but I can\'t"\n1,0\n0,no\n0,0\n"skip, ask",1\n'
-    (tmp_path / "a.csv").write_text(f"label,pred\n{rows}")
+    (tmp_path / "a.csv").write_text(f"label,pred\n{rows}", encoding="utf-8")
     words = ["report", str(tmp_path / "a.csv"), "--target", "label", "--preds", "pred", "--measures", "f1"]
     words += ["--ignore", "skip, ask", "--no-answer", "no"]
     assert command_line.main(words) == 2
